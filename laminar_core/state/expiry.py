@@ -40,7 +40,7 @@ def unexpired(name: str, rows: pa.Table, expired_us: int | None) -> pa.Table:
     if column is None or expired_us is None or not rows.num_rows:
         return rows
     times = rows.column(column)
-    expired = times.cast(pa.int64()).fill_null(expired_us + 1).to_numpy() <= expired_us
+    expired = times.cast(pa.int64()).fill_null(0).to_numpy() <= expired_us
     if times.null_count:
         expired &= call_function("is_valid", [times]).to_numpy()
     return rows.filter(pa.array(~expired)) if np.any(expired) else rows

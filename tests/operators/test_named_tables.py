@@ -246,22 +246,21 @@ CUTS = st.builds(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     first=ROWS,
-    ahead=st.none() | AHEAD,
+    ahead=AHEAD,
     steps=STEPS,
     cuts=st.dictionaries(st.integers(0, 12), CUTS, max_size=6),
     backend=st.sampled_from(["memory", "rocksdb"]),
 )
 def test_wherever_the_job_is_cut_its_rows_are_those_of_one_that_is_not(
-    first: list[Row], ahead: tuple[int, int] | None, steps: list, cuts: dict, backend: Backend
+    first: list[Row], ahead: tuple[int, int], steps: list, cuts: dict, backend: Backend
 ) -> None:
     with jobs(3, backend) as both:
         for job in both:
             job.feed(first)
-            if ahead is not None:
-                job.advance(ahead[1] * SECOND_US, ahead[0])
+            job.advance(ahead[1] * SECOND_US, ahead[0])
         for number, step in enumerate([*steps, WATERMARK_END_US]):
             if number in cuts:
                 both[1].cut(cuts[number])
@@ -273,6 +272,28 @@ def test_wherever_the_job_is_cut_its_rows_are_those_of_one_that_is_not(
         stays, moves = both
         assert moves.emitted == stays.emitted
         assert moves.late == stays.late
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("mode", ["full", "changes"])
+def test_of_keys_that_were_ahead_nothing_comes_again_and_late_rows_stay_late(mode, workers) -> None:
+    """A left row at 5 s has expired when the watermark is 16 s; there a row at 16 s is in time."""
+    with jobs(3) as both:
+        for job in both:
+            job.feed((key, 5, "left", 0) for key in KEYS)
+            job.advance(16 * SECOND_US, 0)
+        stays, moves = both
+        ahead = sum(moves.emitted.values())
+        assert 0 < ahead < len(KEYS)
+        moves.cut(Cut(mode, workers, "memory"))
+        for job in both:
+            job.advance(14 * SECOND_US)
+            for second, side in ((15, "left"), (15, "right"), (16, "left"), (18, "right")):
+                job.feed((key, second, side, second) for key in KEYS)
+            job.advance(17 * SECOND_US)
+            job.advance(WATERMARK_END_US)
+        assert moves.emitted == stays.emitted
+        assert moves.late == stays.late == 2 * ahead
 
 
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from laminar_core.codec.key_groups import partition
+from laminar_core.codec.key_groups import key_groups_of, partition
 from laminar_core.operators import agg
 from laminar_core.operators.aggregation import (
     PartialAggregate,
@@ -22,6 +23,8 @@ from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.progress import (
     FIRED_AHEAD,
     Progress,
+    least_watermark_us,
+    progress_properties,
 )
 from laminar_core.operators.windows import Window, sliding, tumbling
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
@@ -146,3 +149,36 @@ def test_progress_of_key_groups_that_are_not_owned_is_not_taken() -> None:
     properties = {"watermark_us": 5, FIRED_AHEAD: [[0, 6, 9], [10, 16, 7]]}
     ahead.restore([Snapshot((), properties)], [range(16)], range(4, 12))
     assert ahead.properties() == [[4, 6, 9], [6, 10, 5], [10, 12, 7]]
+
+
+def test_a_row_at_the_watermark_of_its_key_group_is_in_time() -> None:
+    """Any operator asks, with any columns as keys and any time."""
+    groups = {name: group_of(name) for name in "abcdefgh"}
+    assert len(set(groups.values())) > 1
+    properties = {"watermark_us": None, FIRED_AHEAD: [[groups["a"], groups["a"] + 1, 7]]}
+    progress = Progress(KEY_GROUPS).restore([Snapshot((), properties)], [range(16)], range(16))
+    rows = pa.table({"x": range(8), "name": list(groups)})
+    for time_us, late in ((6, True), (7, False)):
+        found = progress.is_late(rows, ["name"], np.full(8, time_us))
+        assert found.tolist() == [late and group == groups["a"] for group in groups.values()]
+    assert progress.is_late(rows.slice(0, 0), ["name"], np.empty(0, np.int64)).tolist() == []
+
+
+def group_of(name: str) -> int:
+    batch = pa.record_batch({"name": [name]})
+    return int(key_groups_of(batch, ["name"], KEY_GROUPS)[0])
+
+
+@pytest.mark.parametrize(
+    ("watermarks_us", "least_us"), [((5, 3), 3), ((5, None), None), ((), None), ((None,), None)]
+)
+def test_the_least_watermark_counts_and_an_unknown_one_is_less_than_any(
+    watermarks_us, least_us
+) -> None:
+    snapshots = [Snapshot((), progress_properties(us, None)) for us in watermarks_us]
+    assert least_watermark_us(snapshots) == least_us
+    ranges = [range(4 * n, 4 * n + 4) for n in range(len(snapshots))]
+    ahead = Progress.restored(snapshots, ranges, range(8), KEY_GROUPS)
+    assert (ahead is not None) == (len({*watermarks_us}) > 1)
+    if ahead is not None:
+        assert progress_properties(3, ahead)[FIRED_AHEAD] == ahead.properties()

@@ -11,6 +11,7 @@ from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.codec.inflight_files import batch
 from tests.records.manifests import edge, rows
+from tests.store.join_states import write_join
 from tests.store.stores import capture, claim, complete, damage, with_inflight, write
 
 BUF = "payments/checkpoints/0000000002/operators/window/1/inflight_3.buf"
@@ -237,4 +238,23 @@ def test_rows_that_are_not_printed_are_not_made(capsys) -> None:
         "t",
         "  x=1",
         "  … and 999,999 more; --limit or --json prints them",
+    ]
+
+
+def test_each_table_of_an_operator_has_a_heading_of_its_own(cli, tmp_path) -> None:
+    store = CheckpointStore(LocalObjectStore(tmp_path), "payments")
+    write_join(store, 1, {"a": (1, 5), "b": (2, 9)}, {"a": "x"}, expired_us=5)
+    words = ("checkpoints", "read", "1", "--operator", "join", "--store", store.objects.uri)
+    answer = cli(*words)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.splitlines() == [
+        "join subtask 0 table left: 1 rows in 2 files",
+        "  key_group=1, key=b, left=2, _expires=9",
+        "join subtask 0 table right: 1 rows",
+        "  key_group=1, key=a, said=x",
+    ]
+    found = objects(cli(*words, "--json"))
+    assert [(line["table"], line["row"]["key"]) for line in found] == [
+        ("left", "b"),
+        ("right", "a"),
     ]

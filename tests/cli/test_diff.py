@@ -11,6 +11,7 @@ from laminar_core.cli.diff import delta
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.store.checkpoint_store import CheckpointStore
+from tests.store.join_states import write_join
 from tests.store.stores import JOB, claim, damage
 from tests.store.window_states import write_windows
 
@@ -200,3 +201,18 @@ def test_infinity_has_none_that_is_a_number():
     by = delta(math.inf, math.inf)
     assert isinstance(by, float)
     assert math.isnan(by)
+
+
+def test_tables_of_an_operator_are_told_apart(cli, tmp_path):
+    store = CheckpointStore(LocalObjectStore(tmp_path), JOB)
+    write_join(store, 1, {"a": (1, 5)}, {"a": "x"}, expired_us=0)
+    write_join(store, 2, {"a": (3, 5)}, {"a": "x"}, expired_us=0)
+    words = ("checkpoints", "diff", 1, 2, "--operator", "join", "--store", store.objects.uri)
+    lines = cli(*words).out.splitlines()
+    assert [line for line in lines if "size_bytes" not in line] == [
+        "join, table left: 0 added, 0 removed, 1 changed, 0 unchanged",
+        "  ~ key=a: left 1 -> 3 (+2)",
+    ]
+    found = objects(cli(*words, "--json"))
+    assert [line["table"] for line in found if line["record"] == "operator"] == ["left", "right"]
+    assert [line["table"] for line in found if line["record"] == "row"] == ["left"]

@@ -73,3 +73,10 @@ def test_types_of_keys_are_hashed_as_such() -> None:
     amounts = pa.table({"d": pa.array([decimal.Decimal("1.20")], pa.decimal128(9, 2))})
     other = pa.table({"d": pa.array([decimal.Decimal("1.21")], pa.decimal128(9, 2))})
     assert content_of([amounts]) != content_of([other])
+
+
+def test_the_same_rows_in_another_table_are_another_content() -> None:
+    table = pa.table({"n": [1, 2]})
+    contents = [content_of([table], name) for name in ("", "left", "right")]
+    assert len({content.digest for content in contents}) == 3
+    assert {content.row_count for content in contents} == {2}

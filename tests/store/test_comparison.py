@@ -10,6 +10,7 @@ from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 from laminar_core.records.segment import SegmentRef
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.comparison import Comparison, compare_operator
+from tests.store.join_states import write_join
 from tests.store.stores import claim, complete, open_job
 from tests.store.window_states import DESCRIPTIONS, Panes, write_windows
 
@@ -152,3 +153,15 @@ def added_up(cuts: list[Panes]) -> dict[tuple[str, int], tuple[int, int]]:
             known = total.get(key, (0, 0))
             total[key] = known[0] + count, known[1] + amount
     return total
+
+
+def test_tables_are_compared_by_their_names_and_keys():
+    store = open_job()
+    before = write_join(store, 1, {"a": (1, 5), "b": (2, 9)}, {"a": "x"}, expired_us=0)
+    after = write_join(store, 2, {"a": (1, 5), "b": (3, 9)}, {"a": "y"}, expired_us=5)
+    left, right = (
+        compare_operator(store.parts, before, after, "join", table) for table in ("left", "right")
+    )
+    assert (left.table, counts(left)) == ("left", (0, 1, 1, 0)), "one has expired"
+    assert counts(right) == (1, 1, 0, 0), "a key may have several rows"
+    assert left.notes == right.notes == ()

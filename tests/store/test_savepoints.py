@@ -33,6 +33,7 @@ from laminar_core.store.savepoints import (
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.observed_store import ObservedStore, StoreCall
 from tests.records.manifests import subtask
+from tests.store.join_states import write_join
 from tests.store.stores import capture, claim, complete, open_job, with_inflight, write
 from verification.crash_points import crash_at, crash_points
 
@@ -340,3 +341,22 @@ def test_the_first_format_is_read_for_ever():
     assert found.record.canonical
     rows = [entry.row_count for entry in found.record.cut().subtasks]
     assert sum(rows) > 0
+
+
+@pytest.mark.parametrize("bytes_max", [10, 1 << 20])
+def test_tables_of_an_operator_have_files_of_their_own(bytes_max, monkeypatch):
+    monkeypatch.setattr(savepoints, "CANONICAL_BYTES_MAX", bytes_max)
+    store, target = open_job(), MemoryObjectStore()
+    manifest = write_join(store, 1, {"a": (1, 5)}, {"a": "x"}, expired_us=3)
+    record = write_savepoint(store, manifest, target, ANN, NOW_MS)
+    join = record.cut().subtasks[0]
+    names = ["left", "left", "right"] if bytes_max == 10 else ["left", "right"]
+    assert [segment.table for segment in join.segments] == names
+    assert [segment.path for segment in join.segments] == [
+        f"operators/join/state_0{part}.seg" for part in ("", "_1", "_2")[: len(names)]
+    ]
+    assert (join.expired_us, record.canonical) == ({"left": 3}, bytes_max > 10)
+    assert [segment.newest_window_us for segment in join.segments if segment.table == "left"] == [
+        5
+    ] * names.count("left")
+    assert read_savepoint(target).verify().problem is None

@@ -10,9 +10,10 @@ from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.savepoints import read_savepoint, write_savepoint
-from laminar_core.store.state_reading import SavepointFiles, read_operator, read_rows
+from laminar_core.store.state_reading import SavepointFiles, read_operator, read_rows, table_names
 from laminar_core.testing.faulty_store import FaultyStore
-from tests.store.stores import JOB, claim, damage
+from tests.store.join_states import LEFT, write_join
+from tests.store.stores import JOB, claim, damage, open_job
 from tests.store.window_states import Panes, write_windows
 
 
@@ -131,3 +132,24 @@ def test_nothing_is_decoded_that_is_not_what_was_written(how):
     damage(written.store, written.store.paths.absolute(segment.path), how)
     with pytest.raises(CorruptCheckpointError, match=segment.path):
         read_operator(written.store.parts, written.manifest, "totals")
+
+
+def test_each_table_is_read_by_itself_without_what_has_expired():
+    store = open_job()
+    written = write_join(store, 1, {"a": (1, 5), "b": (2, 9)}, {"a": "x", "b": "y"}, expired_us=5)
+    assert table_names("join", written) == ("left", "right")
+    assert table_names("out", written) == ()
+    left, right = (read_operator(store.parts, written, "join", name) for name in ("left", "right"))
+    assert left is not None
+    assert [tuple(row.values()) for row in left.to_pylist()] == [(1, "b", 2, 9)]
+    assert right is not None
+    assert right.column("said").to_pylist() == ["x", "y"]
+    assert read_operator(store.parts, written, "join") is None, "it has no table without a name"
+
+
+def test_a_table_that_has_expired_still_has_its_columns():
+    store = open_job()
+    written = write_join(store, 1, {"a": (1, 5)}, {}, expired_us=9)
+    left = read_operator(store.parts, written, "join", "left")
+    assert left is not None
+    assert left.equals(LEFT.schema.empty_table())

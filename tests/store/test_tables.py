@@ -18,7 +18,8 @@ from laminar_core.store.tables import (
 from laminar_core.testing.faulty_store import FaultyStore
 from tests.codec.inflight_files import SCHEMA
 from tests.store.checkpoints_to_read import ROWS, write_job
-from tests.store.stores import JOB, damage
+from tests.store.join_states import LEFT, write_join
+from tests.store.stores import JOB, damage, open_job
 
 
 @pytest.fixture(scope="module")
@@ -185,3 +186,34 @@ class TestInflight:
         with pytest.raises(ConfigurationError, match="queues with rows of different kinds"):
             InflightTable(store.parts, both, Selection()).schema()
         assert rows_of(InflightTable(store.parts, both, Selection("out"))).num_rows == 1
+
+
+class TestNamedTables:
+    @pytest.fixture
+    def join(self):
+        store = open_job()
+        manifest = write_join(store, 1, {"a": (1, 5), "b": (2, 9)}, {"a": "x"}, expired_us=5)
+        return lambda *selected: StateTable(store.parts, manifest, Selection("join", *selected))
+
+    def test_one_of_them_is_chosen(self, join):
+        left = rows_of(join(None, "left"))
+        assert left.schema.names == ["subtask_index", *LEFT.schema.names]
+        assert left.column("key").to_pylist() == ["b"]
+        assert rows_of(join(0, "right")).column("said").to_pylist() == ["x"]
+
+    @pytest.mark.parametrize(
+        ("chosen", "problem"),
+        [
+            (None, "has several tables of state in checkpoint 1 of payments: choose one"),
+            ("up", r"has no table of state 'up' .*there are left, right"),
+            ("", "has no table of state ''"),
+        ],
+    )
+    def test_a_choice_that_is_missing_or_wrong_is_refused(self, join, chosen, problem):
+        with pytest.raises(ConfigurationError, match=problem):
+            join(None, chosen)
+
+    def test_positions_of_sources_have_none_of_them(self):
+        store = open_job()
+        manifest = write_join(store, 1, {"a": (1, 5)}, {}, expired_us=0)
+        assert OffsetsTable(store.parts, manifest, Selection()).parts() == []

@@ -223,3 +223,18 @@ def test_a_deployment_survives_the_way_to_a_worker() -> None:
     sent = deployment(manifest())
     arrived = cloudpickle.loads(cloudpickle.dumps(sent))
     assert arrived == sent
+
+
+def test_tables_come_back_by_their_names_and_with_what_has_expired() -> None:
+    restored = Restored()
+    parts = restored.store.parts
+    right = parts.write_state(CheckpointId(7), "window", 0, SPLITS, name="right", part=1)
+    entry = subtask("window", 0, segments=(restored.ref, right), expired_us={"right": 4})
+    restored.manifest = manifest(subtasks=(entry, *restored.manifest.subtasks[1:]))
+    (snapshot,) = restored.state(0).snapshots("window")
+    assert snapshot.expired_us == {"right": 4}
+    assert [(table.name, table.rows.num_rows) for table in snapshot.tables] == [
+        ("", 2),
+        ("right", SPLITS.num_rows),
+    ]
+    assert restored.state(0).own_segments("window") == (restored.ref, right)

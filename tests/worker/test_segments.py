@@ -1,14 +1,14 @@
 """Chains of changes: complete whatever fails, and merged beside the checkpoints."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 import pyarrow as pa
 import pytest
 
-from laminar_core.errors import CheckpointDeclined, ErrorCode, StorageUnavailable
+from laminar_core.errors import CheckpointDeclined, ErrorCode, LaminarError, StorageUnavailable
 from laminar_core.objectstore.memory import MemoryObjectStore
-from laminar_core.operators.base import Snapshot, one_table
+from laminar_core.operators.base import Snapshot, StateTable, one_table
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.segment import SegmentRef
@@ -320,3 +320,92 @@ def test_runs_are_merged_range_by_range_and_each_segment_is_read_once() -> None:
     assert max(merged_rows) < 40
     assert sum(merged_rows) == 3 * 40
     assert sorted(writing.read(change(99))) == [*range(40), 99]
+
+
+# --- several tables -----------------------------------------------------------------------------
+
+
+class Tables(Writing):
+    """Changes of an operator with tables of its own names."""
+
+    def __init__(self, *faults: Fault, segments_max: int = 3) -> None:
+        super().__init__(*faults, segments_max=segments_max)
+        self.merged: list[str] = []
+
+    def write(self, **numbers: tuple[int, ...]) -> tuple[SegmentRef, ...]:
+        self.add(**numbers)
+        return self.writer.write_changes(OPERATOR, {}, self.merge)
+
+    def add(self, expired_us: Mapping[str, int] | None = None, **numbers: tuple[int, ...]) -> None:
+        tables = [StateTable(name, rows(*of)) for name, of in numbers.items()]
+        self.writer.add_changes(OPERATOR, Snapshot(tables, expired_us=expired_us or {}))
+
+    def merge(
+        self, name: str, tables: Iterable[pa.Table], expired_us: int | None
+    ) -> Iterable[pa.Table]:
+        self.merged.append(name)
+        return merge(name, tables, expired_us)
+
+
+def places(chain: Iterable[SegmentRef]) -> list[str]:
+    return [segment.table for segment in chain]
+
+
+def test_each_table_has_a_chain_and_they_follow_one_another() -> None:
+    writing = Tables()
+    writing.write(right=(1,), left=(2, 3))
+    chain = writing.write(left=(4,))
+    assert places(chain) == ["left", "left", "right"]
+    assert writing.read(chain) == [2, 3, 4, 1]
+    assert writing.writer.take_written_bytes(OPERATOR) == sum(s.size_bytes for s in chain)
+
+
+def test_only_the_long_chain_is_merged() -> None:
+    writing = Tables()
+    writing.write(right=(1,))
+    for n in range(4):
+        writing.write(left=(n,))
+    writing.compactions.run()
+    chain = writing.write(right=(2,))
+    assert writing.merged == ["left"]
+    assert places(chain) == ["left", "right", "right"]
+    assert sorted(writing.read(chain)) == [0, 1, 1, 2, 2, 3]
+
+
+def test_a_table_that_expires_drops_its_own_segments_only() -> None:
+    writing = Tables()
+    chain = tuple(
+        segment.model_copy(update={"newest_window_us": 10})
+        for segment in writing.write(right=(1,), left=(2,))
+    )
+    writing.writer.adopt(OPERATOR, chain)
+    writing.add({"left": 10})
+    assert places(writing.writer.write_changes(OPERATOR, {"left": 10}, merge)) == ["right"]
+
+
+def test_changes_that_could_not_be_written_are_merged_table_by_table() -> None:
+    writing = Tables(Fault("put_if_absent", Effect.FAIL, "shared", first=1, last=2))
+    with pytest.raises(LaminarError):
+        writing.write(left=(1,), right=(2,))
+    chain = writing.write(right=(4,), left=(3,))
+    assert writing.merged == ["left", "right"]
+    assert [(s.table, writing.read([s])) for s in chain] == [("left", [1, 3]), ("right", [2, 4])]
+
+
+def test_everything_anew_is_of_all_tables() -> None:
+    writing = Tables()
+    writing.write(left=(1,), right=(2,))
+    snapshot = Snapshot([StateTable("left", rows(5))])
+    writing.writer.add_changes(OPERATOR, snapshot, renews=True)
+    chain = writing.writer.write_changes(OPERATOR, {}, merge)
+    assert (places(chain), writing.read(chain)) == (["left"], [5])
+
+
+def test_one_chain_that_is_too_long_does_not_keep_another_from_being_merged() -> None:
+    writing = Tables()
+    for n in range(3 * CHAIN_FACTOR_MAX):
+        writing.write(left=(n,), right=(n,) if n < 3 else ())
+    with pytest.raises(CheckpointDeclined, match="table left of totals is in 13 parts"):
+        writing.write(left=(98,), right=(3,))
+    writing.compactions.run()
+    assert set(writing.merged) >= {"left", "right"}

@@ -8,10 +8,11 @@ import pytest
 from laminar_core.errors import DataError, ErrorCode
 from laminar_core.host.clock import ManualClock
 from laminar_core.objectstore.memory import MemoryObjectStore
-from laminar_core.operators.base import Snapshot
+from laminar_core.operators.base import Snapshot, StateTable
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.types import Batch, CheckpointId, Generation
 from laminar_core.protocol.unaligned import InFlightChannelData, QueueId
+from laminar_core.records.limits import TIME_US_MIN
 from laminar_core.records.manifest import EdgeRef
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.worker.inflight import Captured, Queue
@@ -280,3 +281,15 @@ def test_in_flight_data_may_be_compressed(compression):
     (large,), (compressed,) = plain.results(), small.results()
     assert compressed.entry.size_bytes < large.entry.size_bytes / 10
     assert values(small, compressed) == values(plain, large)
+
+
+def test_what_has_expired_is_recorded_as_far_as_it_is_a_time():
+    """A window that began before all time has finished is none that there was."""
+    writer = Writer()
+    tables = [StateTable("left", ROWS), StateTable("right", ROWS)]
+    expired_us = {"left": 7, "right": TIME_US_MIN - 1}
+    writer.submit(3, join=Snapshot(tables, expired_us=expired_us))
+    (written,) = writer.results()
+    (entry,) = written.entries
+    assert [segment.table for segment in entry.segments] == ["left", "right"]
+    assert entry.expired_us == {"left": 7}

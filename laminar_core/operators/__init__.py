@@ -3,7 +3,13 @@
 from laminar_core.aggregates.user_aggregates import UserAggregate
 from laminar_core.codec.stable_hash import hash_columns
 from laminar_core.operators import agg, windows
-from laminar_core.operators.base import OperatorSpec, OperatorSubtask, Snapshot, SubtaskContext
+from laminar_core.operators.base import (
+    OperatorSpec,
+    OperatorSubtask,
+    Snapshot,
+    StateTable,
+    SubtaskContext,
+)
 from laminar_core.state.rescaling import Redistribution
 
 __all__ = [
@@ -11,6 +17,7 @@ __all__ = [
     "OperatorSubtask",
     "Redistribution",
     "Snapshot",
+    "StateTable",
     "SubtaskContext",
     "UserAggregate",
     "agg",

@@ -73,7 +73,8 @@ class Snapshot:
     expired_us: Mapping[str, int] = field(default_factory=dict[str, int])
     """By table: rows that expire at this time or before are void, also those of earlier snapshots.
 
-    It is in the manifest, so that ``restore`` and readers get it, too.
+    ``restore`` does not get them, whatever its own watermark is then: what an operator has given up
+    it must not give up twice. The manifest has this, for readers, too.
     """
 
     @classmethod

@@ -13,7 +13,7 @@ from pydantic import Field
 from laminar_core.records.record import Count, FileRef, TimeUs
 
 TableName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,100}$")]
-"""A table of an operator's state; the empty name is that of an only one."""
+"""The name of a table of an operator's state; empty if it has one table."""
 
 
 class SegmentRef(FileRef):

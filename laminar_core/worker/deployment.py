@@ -19,6 +19,7 @@ from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
 from laminar_core.protocol.unaligned import Direction
 from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
 from laminar_core.records.segment import SegmentRef
+from laminar_core.state.expiry import unexpired
 from laminar_core.state.rescaling import Redistribution, Rescaling, deal
 from laminar_core.state.splits import current, in_reading_order, unread
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -179,8 +180,13 @@ class RestoredState:
 
     def _snapshot(self, entry: SubtaskEntry) -> Snapshot:
         segments = [segment for segment in entry.segments if self._concerns_me(segment)]
-        tables = (StateTable(s.table, self._read(s)) for s in segments)  # They may be large.
+        tables = (self._table(segment, entry) for segment in segments)  # They may be large.
         return Snapshot(tables, dict(entry.properties), entry.committables, entry.expired_us)
+
+    def _table(self, segment: SegmentRef, entry: SubtaskEntry) -> StateTable:
+        """Return the rows of a segment that had not expired in the subtask that wrote them."""
+        name = segment.table
+        return StateTable(name, unexpired(name, self._read(segment), entry.expired_us.get(name)))
 
     def _read(self, segment: SegmentRef) -> pa.Table:
         table = self._store.parts.read_state(segment)

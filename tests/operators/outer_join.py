@@ -31,7 +31,7 @@ from laminar_core.operators.keyed import (
 from laminar_core.operators.progress import Progress, least_watermark_us, progress_properties
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from laminar_core.state.chunks import Chunk, Shelf
-from laminar_core.state.expiry import EXPIRES, unexpired
+from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.named_tables import TABLES, WEIGHT, TableLayout, described
 from laminar_core.state.rescaling import Redistribution
 from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
@@ -202,10 +202,9 @@ class OuterJoiner:
             for table in snapshot.tables:
                 if table.name == "seen" and snapshot.properties["has_ended"]:
                     continue  # These numbers were emitted.
-                left = unexpired(table.name, table.rows, snapshot.expired_us.get(table.name))
-                of_row = left.column(KEY_GROUP).to_numpy()
+                of_row = table.rows.column(KEY_GROUP).to_numpy()
                 mine = (of_row >= owned.start) & (of_row < owned.stop)
-                self._kept[table.name].add(left.filter(pa.array(mine)))
+                self._kept[table.name].add(table.rows.filter(pa.array(mine)))
             if groups.start in owned:
                 self.late_row_count += number(snapshot.properties["late_row_count"])
         self.watermark_us = least_watermark_us(snapshots)

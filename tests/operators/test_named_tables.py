@@ -29,6 +29,7 @@ from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generati
 from laminar_core.records.manifest import SubtaskEntry, fingerprint_of
 from laminar_core.records.segment import SegmentRef
 from laminar_core.state.chunks import MemoryBackend, StateBackend
+from laminar_core.state.expiry import unexpired
 from laminar_core.state.rescaling import Rescaling
 from laminar_core.state.rocks_chunks import RocksBackend
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -185,12 +186,14 @@ class Job:
                 self._writers[n].adopt("join", entries[n].segments)
 
     def _snapshot(self, entry: SubtaskEntry, mine: range) -> Snapshot:
-        """As a worker restores it: table by table, without the segments that it owns nothing of."""
+        """As a worker restores it: table by table, without what has expired or is of others."""
 
         def tables() -> Iterator[StateTable]:
             for segment in entry.segments:
                 if concerns(segment, mine):
-                    yield StateTable(segment.table, self._store.parts.read_state(segment))
+                    rows = self._store.parts.read_state(segment)
+                    expired_us = entry.expired_us.get(segment.table)
+                    yield StateTable(segment.table, unexpired(segment.table, rows, expired_us))
 
         return Snapshot(tables(), entry.properties, (), entry.expired_us)
 

@@ -238,3 +238,14 @@ def test_tables_come_back_by_their_names_and_with_what_has_expired() -> None:
         ("right", SPLITS.num_rows),
     ]
     assert restored.state(0).own_segments("window") == (restored.ref, right)
+
+
+def test_what_has_expired_does_not_come_back() -> None:
+    """Not even if the watermark of who restores it is behind: it was given up already."""
+    restored = Restored()
+    rows = pa.table({"n": [1, 2, 3], "_expires": pa.array([4, 5, None], pa.int64())})
+    left = restored.store.parts.write_state(CheckpointId(7), "window", 0, rows, name="l", part=1)
+    entry = subtask("window", 0, segments=(left,), expired_us={"l": 4, "": 9})
+    restored.manifest = manifest(subtasks=(entry, *restored.manifest.subtasks[1:]))
+    (snapshot,) = restored.state(0).snapshots("window")
+    assert [table.rows.column("n").to_pylist() for table in snapshot.tables] == [[2, 3]]

@@ -23,7 +23,7 @@ Source: the mixer is the finaliser of splitmix64 (Steele, Lea & Flood, OOPSLA 20
 Tests: ``tests/golden/stable_hash.json`` freezes values; a plain Python reference checks the rest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +96,33 @@ def require_key_type(data_type: pa.DataType) -> None:
             f"a {data_type} column cannot be a key; keys are integers, booleans, decimals, strings,"
             " binary, dates, times, timestamps or durations",
         )
+
+
+def key_form(data_type: pa.DataType) -> str:
+    """Name the form in which keys of this type hash: equal values of one form have one hash.
+
+    Raises:
+        ConfigurationError: it cannot be a key; see ``require_key_type``.
+    """
+    require_key_type(data_type)
+    if pa.types.is_dictionary(data_type):
+        data_type = data_type.value_type
+    if pa.types.is_decimal(data_type):
+        return f"decimals with {data_type.scale} digits behind the point"
+    return next(form for is_form, form in _FORMS if is_form(data_type))
+
+
+_FORMS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_boolean, "booleans"),
+    (pa.types.is_integer, "integers"),
+    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), "strings"),
+    (lambda t: _is_text(t) or pa.types.is_fixed_size_binary(t), "binary values"),
+    (pa.types.is_date, "dates"),
+    (pa.types.is_timestamp, "timestamps"),
+    (pa.types.is_time, "times"),
+    (pa.types.is_duration, "durations"),
+    (pa.types.is_null, "nulls"),
+)
 
 
 def _is_text(data_type: pa.DataType) -> bool:

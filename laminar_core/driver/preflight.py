@@ -55,7 +55,7 @@ def check_plan(plan: Plan, options: JobOptions, now_ms: int) -> list[SinkWarning
     for vertex in plan.vertices:
         if vertex.sink is not None:
             sink = vertex.sink
-            lines = sink.sink.check(vertex.schemas()[-1], promise)
+            lines = sink.sink.check(vertex.output_schema(), promise)
             warnings += [
                 SinkWarning(time_ms=now_ms, sink=sink.operator_id, warning=w) for w in lines
             ]

@@ -116,12 +116,8 @@ PendingSnapshot = Callable[[], Snapshot]
 """The asynchronous phase of a snapshot. Runs once, in a background thread, on immutable data."""
 
 
-class OperatorSubtask(Protocol):
-    """The running instance. Never called concurrently; never blocks."""
-
-    def process(self, batch: pa.RecordBatch) -> Iterable[Emitted]:
-        """Take one batch; yield what follows from it, in order."""
-        ...
+class Subtask(Protocol):
+    """What every running operator has, whatever its inputs. One thread calls it; never blocks."""
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch | Side]:
         """Advance event time and yield the results that this completes.
@@ -141,6 +137,31 @@ class OperatorSubtask(Protocol):
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Start from these snapshots; called at most once, before any batch."""
         ...
+
+
+class OperatorSubtask(Subtask, Protocol):
+    """The running instance of an operator with one input."""
+
+    def process(self, batch: pa.RecordBatch) -> Iterable[Emitted]:
+        """Take one batch; yield what follows from it, in order."""
+        ...
+
+
+@runtime_checkable
+class MultiInputSubtask(Subtask, Protocol):
+    """The running instance of an operator with several inputs.
+
+    Event time is the least of all inputs: ``on_watermark`` is called once for all of them. Rows of
+    one input keep the order of their sender; there is no order between inputs, and a restore can
+    change it. So results must not depend on which input's rows come first.
+    """
+
+    def process_input(self, index: int, batch: pa.RecordBatch) -> Iterable[Emitted]:
+        """Take one batch of this input, counted from 0; yield what follows from it, in order."""
+        ...
+
+
+AnySubtask = OperatorSubtask | MultiInputSubtask
 
 
 @runtime_checkable
@@ -174,7 +195,7 @@ class FollowsSplits(Protocol):
         ...
 
 
-def output_watermark_of(subtask: OperatorSubtask, watermark_us: int) -> int | None:
+def output_watermark_of(subtask: Subtask, watermark_us: int) -> int | None:
     """Return the watermark that ``subtask`` passes on; by default the watermark it received.
 
     An operator must be ``HoldsWatermark`` if it keeps rows until event time has passed them, or
@@ -221,16 +242,17 @@ class StatefulSpec(Protocol):
         """The id of the operator."""
         ...
 
-    def state_tables(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
+    def state_tables(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
         """Return the columns of each table of a snapshot by its name, ``""`` if there is one.
 
-        ``restore`` accepts no others.
+        ``inputs``: the schema of each input. An operator with one input names its one argument.
+        ``restore`` accepts no other tables.
         """
         ...
 
 
-class OperatorSpec(Protocol):
-    """The plan's view of an operator: immutable, and cheap to send to every worker.
+class Spec(Protocol):
+    """What every operator in a plan has, whatever its inputs: immutable, and cheap to send.
 
     An operator with state that can be restored with another number of workers has a class attribute
     ``redistribution``, see ``redistribution_of``.
@@ -244,6 +266,10 @@ class OperatorSpec(Protocol):
     def describe(self) -> JsonObject:
         """Return the description that decides whether old state fits; equal ones are compatible."""
         ...
+
+
+class OperatorSpec(Spec, Protocol):
+    """The plan's view of an operator with one input."""
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
         """Return the schema after this operator.
@@ -259,20 +285,54 @@ class OperatorSpec(Protocol):
 
 
 @runtime_checkable
-class SideOutputs(Protocol):
-    """An operator that yields ``Side``: it declares each side output with its columns."""
+class MultiInputSpec(Spec, Protocol):
+    """The plan's view of an operator with several inputs, each with a schema of its own.
 
-    def side_outputs(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
-        """Return the schema of each side output, by name."""
+    It is the first operator of its vertex. It is called with as many schemas as it has inputs.
+    """
+
+    @property
+    def input_names(self) -> Sequence[str]:
+        """What each input is called in messages, in the order of their numbers."""
+        ...
+
+    def output_schema(self, *inputs: pa.Schema) -> pa.Schema:
+        """Return the schema after this operator, given the schema of each input.
+
+        Raises:
+            ConfigurationError: an input lacks a column or has a type that is not supported.
+        """
+        ...
+
+    def open(self, context: SubtaskContext, *inputs: pa.Schema) -> MultiInputSubtask:
+        """Create the running instance in a worker."""
         ...
 
 
-def side_outputs_of(spec: OperatorSpec, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
+AnySpec = OperatorSpec | MultiInputSpec
+"""An operator in a plan. One with one input is the case of one: it is called in the same way."""
+
+
+@runtime_checkable
+class SideOutputs(Protocol):
+    """An operator that yields ``Side``: it declares each side output with its columns."""
+
+    def side_outputs(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
+        """Return the schema of each side output, by name, given the schema of each input."""
+        ...
+
+
+def side_outputs_of(spec: Spec, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
     """Return the schema of each side output of an operator, by name; most have none."""
-    return spec.side_outputs(input_schema) if isinstance(spec, SideOutputs) else {}
+    return spec.side_outputs(*inputs) if isinstance(spec, SideOutputs) else {}
 
 
-def redistribution_of(spec: OperatorSpec) -> Redistribution | None:
+def input_names_of(spec: Spec) -> Sequence[str]:
+    """Return what each input of an operator is called; most have one."""
+    return spec.input_names if isinstance(spec, MultiInputSpec) else ("input",)
+
+
+def redistribution_of(spec: Spec) -> Redistribution | None:
     """Return how old snapshots are redistributed when the number of workers has changed.
 
     None: undeclared. A checkpoint with state of such an operator can be restored only with the same

@@ -35,7 +35,7 @@ from laminar_core.driver.reserve import ReserveKeeper
 from laminar_core.driver.supervisor import Supervisor
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import SystemClock
-from laminar_core.operators.base import OperatorSpec, side_outputs_of
+from laminar_core.operators.base import MultiInputSpec, OperatorSpec, side_outputs_of
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.loops import LoopHead
 from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
@@ -45,6 +45,7 @@ from laminar_core.pipeline.event_time import EventTime
 from laminar_core.pipeline.graph import Input, Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream
+from laminar_core.plan.inputs import require_input_count
 from laminar_core.plan.plan import (
     Broadcast,
     Forward,
@@ -296,11 +297,11 @@ class Stream:
 
     def rebalance(self) -> "Stream":
         """Distribute whole batches evenly over all workers, for an uneven source."""
-        return self._divided(Rebalance())
+        return self.divided(Rebalance())
 
     def broadcast(self) -> "Stream":
         """Send every row to all workers."""
-        return self._divided(Broadcast())
+        return self.divided(Broadcast())
 
     def side(self, name: str) -> "Stream":
         """Return the rows of a side output of the operator or source that this stream comes from.
@@ -339,6 +340,31 @@ class Stream:
             self._pipeline, node, event_time=reduce(EventTime.joined, known) if known else None
         )
 
+    def connect(self, *others: "Stream | KeyedStream", operator: MultiInputSpec) -> "Stream":
+        """Give this stream and ``others`` to an operator with several inputs, in this order.
+
+        Its event time is the least of all of them. The result has no event-time column that a
+        window would take by default, because rows of one input can wait for rows of another: pass
+        ``time=column`` to a window behind it.
+
+        Raises:
+            ConfigurationError: the operator has another number of inputs, or the streams belong to
+                several pipelines.
+        """
+        streams = [self, *(o.rows() if isinstance(o, KeyedStream) else o for o in others)]
+        for other in streams:
+            self._require_same_pipeline(other, operator.operator_id)
+        require_input_count(operator, len(streams))
+        check_operator_id(operator.operator_id)
+        schemas = [stream.schema for stream in streams]
+        node = Node(
+            operator.output_schema(*schemas),
+            tuple(s._from._replace(feeds=n) for n, s in enumerate(streams)),  # noqa: SLF001
+            operator=operator,
+            sides=side_outputs_of(operator, *schemas),
+        )
+        return Stream(self._pipeline, self._pipeline.add(node))
+
     def iterate(
         self,
         body: "Callable[[Stream], tuple[Stream | Sequence[Stream], Leaving]]",
@@ -370,14 +396,17 @@ class Stream:
             node.feedback.append(stream._from)  # noqa: SLF001 - one of us
         return leaving
 
-    def _require_alike(self, other: "Stream", what: str) -> None:
-        """Verify that rows of both can be mixed."""
+    def _require_same_pipeline(self, other: "Stream", what: str) -> None:
         if other._pipeline is not self._pipeline:  # noqa: SLF001 - one of us
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,
                 f"{what} is of streams of one pipeline, not of {self._pipeline.name} and "
                 f"{other._pipeline.name}",  # noqa: SLF001 - one of us
             )
+
+    def _require_alike(self, other: "Stream", what: str) -> None:
+        """Verify that rows of both can be mixed."""
+        self._require_same_pipeline(other, what)
         if not other.schema.equals(self.schema):
             raise ConfigurationError(
                 ErrorCode.WRONG_SCHEMA,
@@ -412,7 +441,8 @@ class Stream:
         """Replace the columns that the watermark applies to; for operators that change them."""
         return Stream(self._pipeline, *self._from[:2], event_time, self._from.side)
 
-    def _divided(self, by: Partitioning) -> "Stream":
+    def divided(self, by: Partitioning) -> "Stream":
+        """Divide the rows among subtasks in this way."""
         return Stream(self._pipeline, self._from.node, by, self._event_time, self._from.side)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from laminar_core.operators.base import OperatorSpec
+from laminar_core.operators.base import AnySpec, MultiInputSpec
 from laminar_core.plan.cycles import cycles
 from laminar_core.plan.plan import (
     Edge,
@@ -31,7 +31,7 @@ class Node:
     feedback: "list[Input]" = field(default_factory=list["Input"])
     """The back edges, if it is the head of a loop; known later than its inputs."""
     source: SourceNode | None = None
-    operator: OperatorSpec | None = None
+    operator: AnySpec | None = None
     sink: SinkNode | None = None
     is_union: bool = False
     """It is a vertex of its own also with one input, so that another stream can join it later."""
@@ -53,6 +53,8 @@ class Input(NamedTuple):
     by: Partitioning
     side: str | None = None
     """The name of a side output of the node; None: its main output."""
+    feeds: int = 0
+    """Which input of the receiving operator it feeds."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -111,10 +113,14 @@ class _Planner:
             sender = _vertex_id(self._chain_of[id(one.node)])
             receiver = _vertex_id(self._chain_of[id(node)] if feedback else [node])
             side = one.side_output
-            yield Edge(edge_id, sender, receiver, one.by, one.schema, feedback, side=side)
+            yield Edge(
+                edge_id, sender, receiver, one.by, one.schema, feedback, side=side, feeds=one.feeds
+            )
 
     def _is_chained(self, node: Node) -> bool:
         if len(node.inputs) != 1 or node.feedback or node.is_union:
+            return False
+        if isinstance(node.operator, MultiInputSpec):
             return False
         (only,) = node.inputs
         is_main = only.side is None and isinstance(only.by, Forward)
@@ -136,10 +142,13 @@ def _vertex_id(chain: Sequence[Node]) -> str:
 
 def _vertex(chain: Sequence[Node]) -> Vertex:
     first, last = chain[0], chain[-1]
-    entering = first.schema if first.source is not None else first.inputs[0].schema
+    by_input = {one.feeds: one.schema for one in first.inputs}
+    entering = (
+        [first.schema] if first.source is not None else [by_input[n] for n in sorted(by_input)]
+    )
     return Vertex(
         _vertex_id(chain),
-        entering,
+        tuple(entering),
         first.source,
         tuple(node.operator for node in chain if node.operator is not None),
         last.sink,

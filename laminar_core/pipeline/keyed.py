@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from laminar_core.aggregates.accumulators import Aggregate
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
+from laminar_core.operators.base import MultiInputSpec
 from laminar_core.operators.running import CombineRows, RunningAggregate
 from laminar_core.operators.windows import Window
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
@@ -35,6 +36,18 @@ class KeyedStream:
         totals = self._stream.then(combine).then(merge, Keyed(self._columns))
         event_time = self._stream.event_time
         return totals if event_time is None else totals.timed(event_time.among(self._columns))
+
+    def connect(self, *others: "Stream | KeyedStream", operator: MultiInputSpec) -> "Stream":
+        """Give this stream and ``others`` to an operator; equal keys meet in one of its subtasks.
+
+        The others have as many key columns, of like types, or are broadcast; see
+        ``Stream.connect``.
+        """
+        return self.rows().connect(*others, operator=operator)
+
+    def rows(self) -> "Stream":
+        """Return the rows, divided by key."""
+        return self._stream.divided(Keyed(self._columns))
 
     def window(self, window: Window, *, time: str | None = None) -> "WindowedStream":
         """Cut event time into windows; ``time`` is by default the watermark's column.

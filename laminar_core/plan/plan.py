@@ -14,8 +14,9 @@ from laminar_core.connectors.base import Sink, Source
 from laminar_core.connectors.formats.bad_rows import BadRowPolicy
 from laminar_core.connectors.formats.letters import LETTERS
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import JsonObject, JsonValue, OperatorSpec
+from laminar_core.operators.base import AnySpec, JsonObject, JsonValue
 from laminar_core.operators.loops import EVENT_TIME_OPERATORS, LoopHead
+from laminar_core.plan.inputs import check_inputs
 from laminar_core.protocol.edges import PartitioningKind, may_overtake
 
 INPUTS_KEY = "inputs"
@@ -107,9 +108,10 @@ class Vertex:
 
     vertex_id: str
     """Stable like the ids of its operators: event time is restored by it."""
-    input_schema: pa.Schema
+    input_schemas: tuple[pa.Schema, ...]
+    """The schema of each input of the first operator; only this one can have several."""
     source: SourceNode | None = None
-    operators: tuple[OperatorSpec, ...] = ()
+    operators: tuple[AnySpec, ...] = ()
     sink: SinkNode | None = None
 
     def operator_ids(self) -> Iterator[str]:
@@ -121,12 +123,19 @@ class Vertex:
         if self.sink is not None:
             yield self.sink.operator_id
 
-    def schemas(self) -> list[pa.Schema]:
-        """Return the input schema of every operator, then the output schema of the chain."""
-        schemas = [self.input_schema]
+    def operators_with_inputs(self) -> Iterator[tuple[AnySpec, tuple[pa.Schema, ...]]]:
+        """Yield every operator with the schema of each of its inputs."""
+        inputs = self.input_schemas
         for operator in self.operators:
-            schemas.append(operator.output_schema(schemas[-1]))
-        return schemas
+            yield operator, inputs
+            inputs = (operator.output_schema(*inputs),)
+
+    def output_schema(self) -> pa.Schema:
+        """Return the schema after the whole chain."""
+        (schema,) = self.input_schemas[:1]
+        for operator, inputs in self.operators_with_inputs():
+            schema = operator.output_schema(*inputs)
+        return schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +155,13 @@ class Edge:
     """The side output of the upstream vertex that it carries; None: the rows of the whole chain.
 
     Watermarks and barriers of the upstream vertex go to all of its edges."""
+    feeds: int = 0
+    """The input of the downstream vertex that gets its rows; several edges may feed one."""
+
+    @property
+    def key_columns(self) -> tuple[str, ...] | None:
+        """The columns by which its rows are keyed; None if they are not."""
+        return self.partitioning.columns if isinstance(self.partitioning, Keyed) else None
 
     @property
     def may_overtake(self) -> bool:
@@ -217,7 +233,8 @@ class Plan:
 
         Raises:
             ConfigurationError: an id is used twice, there is no source or no sink, something is
-                not consumed, or a loop is none, or has operators that cannot be in it.
+                not consumed, an operator does not get the inputs that it needs, or a loop is none,
+                or has operators that cannot be in it.
         """
         ids = self.operator_ids()
         if repeated := sorted({o for o in ids if ids.count(o) > 1}):
@@ -237,6 +254,7 @@ class Plan:
                     ErrorCode.INVALID_PIPELINE,
                     f"nothing consumes {vertex.vertex_id}: end it in a sink",
                 )
+            check_inputs(vertex, self.inputs_of(vertex.vertex_id))
             self._check_letters(vertex)
             self._check_loop(vertex)
 
@@ -279,6 +297,7 @@ def _describe_input(edge: Edge) -> str:
     """
     side = "" if edge.side is None else f", {edge.side}"
     said = f"{edge.upstream}{side}, {edge.partitioning}"
+    said += f", input {edge.feeds}" if edge.feeds else ""
     return f"{said}, feedback" if edge.feedback else said
 
 

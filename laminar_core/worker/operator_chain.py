@@ -6,7 +6,15 @@ from typing import TypeVar
 import pyarrow as pa
 
 from laminar_core.host.clock import Clock
-from laminar_core.operators.base import FollowsSplits, OperatorSubtask, Side, output_watermark_of
+from laminar_core.operators.base import (
+    AnySubtask,
+    Emitted,
+    FollowsSplits,
+    MultiInputSubtask,
+    OperatorSubtask,
+    Side,
+    output_watermark_of,
+)
 from laminar_core.protocol.split_watermarks import SplitWatermarks
 from laminar_core.protocol.types import Watermark
 from laminar_core.worker.slicing import UNIT_MS
@@ -25,7 +33,7 @@ class Chain:
 
     def __init__(
         self,
-        operators: Sequence[tuple[str, OperatorSubtask]],
+        operators: Sequence[tuple[str, AnySubtask]],
         on_batch: Callable[[pa.RecordBatch], None],
         on_watermark: Callable[[int], None],
         on_operator: Callable[[str], None],
@@ -33,6 +41,7 @@ class Chain:
     ) -> None:
         self._ids = [operator_id for operator_id, _ in operators]
         self._operators = [operator for _, operator in operators]
+        self._inlets = [_inlet_of(operator) for operator in self._operators]
         self._on_operator = on_operator
         self._on_batch = on_batch
         self._on_watermark = on_watermark
@@ -73,13 +82,13 @@ class Chain:
         for start in sorted(held, key=held.__getitem__):
             self.advance(held[start], start)
 
-    def process(self, batch: pa.RecordBatch, start: int = 0) -> None:
-        """Run one batch through the operators from ``start`` on."""
+    def process(self, batch: pa.RecordBatch, start: int = 0, *, input_index: int = 0) -> None:
+        """Run one batch through the operators from ``start`` on, of this input of the first one."""
         if start == len(self._operators):
             self._on_batch(batch)
             return
         self._on_operator(self._ids[start])
-        for result in self._watched(start, self._operators[start].process(batch)):
+        for result in self._watched(start, self._inlets[start](input_index, batch)):
             if isinstance(result, Watermark):
                 self._made(result.time_us, start)
             elif isinstance(result, Side):
@@ -138,6 +147,20 @@ class Chain:
         for result in results:
             yield result
             self._on_operator(self._ids[position])  # Those behind it have computed meanwhile.
+
+
+Inlet = Callable[[int, pa.RecordBatch], Iterable[Emitted]]
+"""Takes a batch of the input with this number."""
+
+
+def _inlet_of(subtask: AnySubtask) -> Inlet:
+    if isinstance(subtask, MultiInputSubtask):
+        return subtask.process_input
+    return _only_input(subtask)
+
+
+def _only_input(subtask: OperatorSubtask) -> Inlet:
+    return lambda _, batch: subtask.process(batch)
 
 
 class Firing:

@@ -13,12 +13,7 @@ import pyarrow as pa
 from laminar_core.connectors.formats.letters import LETTERS
 from laminar_core.host.clock import Clock
 from laminar_core.link.wire import ArrowElement
-from laminar_core.operators.base import (
-    IncrementalSubtask,
-    OperatorSubtask,
-    PendingSnapshot,
-    Side,
-)
+from laminar_core.operators.base import AnySubtask, IncrementalSubtask, PendingSnapshot, Side
 from laminar_core.plan.plan import SideOutput
 from laminar_core.protocol.alignment import BarrierAligner
 from laminar_core.protocol.alignment_events import (
@@ -142,7 +137,7 @@ class TaskParts:
     subtask_index: int
     source: PacedSource | None
     inputs: Sequence[InputChannel]
-    operators: Sequence[tuple[str, OperatorSubtask]]
+    operators: Sequence[tuple[str, AnySubtask]]
     source_id: str | None
     sink: CommittingSink | None
     sink_id: str | None
@@ -164,6 +159,8 @@ class TaskParts:
     """The restored source had ended: it is not read again."""
     replay_edges: Sequence[Sequence[ChannelId]] = ()
     """Inputs by edge, in the order of their senders; restored elements on them go first."""
+    input_of: Mapping[ChannelId, int] = field(default_factory=dict[ChannelId, int])
+    """The input of the first operator that a channel feeds; 0 if it is not there."""
     senders: Mapping[ChannelId, tuple[str, int]] = field(
         default_factory=dict[ChannelId, tuple[str, int]]
     )
@@ -322,7 +319,7 @@ class Task:
         match element:
             case Batch(batch):
                 self.parts.gate.mark_active(channel)
-                self._process(batch)
+                self._process(batch, self.parts.input_of.get(channel, 0))
             case Watermark(time_us):
                 self._advance(self.parts.gate.advance(channel, time_us))
             case Idle():
@@ -336,9 +333,9 @@ class Task:
                 self._on(EndReached(channel))
                 self._advance(self.parts.gate.end(channel), ends=self.parts.gate.ended)
 
-    def _process(self, batch: pa.RecordBatch) -> None:
+    def _process(self, batch: pa.RecordBatch, input_index: int = 0) -> None:
         started_ms = self._clock.monotonic_ms()
-        self._chain.process(batch)
+        self._chain.process(batch, input_index=input_index)
         self._unit.took(batch.num_rows, self._clock.monotonic_ms() - started_ms)
 
     def _advance(self, watermark_us: int | None, *, ends: bool = False) -> None:

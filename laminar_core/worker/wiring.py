@@ -18,7 +18,7 @@ from laminar_core.link.wire import (
     Header,
     decode_header,
 )
-from laminar_core.operators.base import OperatorSubtask, redistribution_of
+from laminar_core.operators.base import AnySubtask, redistribution_of
 from laminar_core.plan.plan import Edge, SinkNode, SourceNode, Vertex
 from laminar_core.protocol.fifo import Broken, Delivered, Dropped, FifoChannel
 from laminar_core.protocol.types import WATERMARK_END_US, ChannelId, Generation
@@ -262,6 +262,7 @@ class _Builder:
                 for one in plan.inputs_of(vertex.vertex_id)
                 if one.loop is None
             ],
+            input_of={channel: edge.feeds for edge, _, channel in numbered},
             senders={channel: (edge.upstream, sender) for edge, sender, channel in numbered},
             announced_us=self._announced_us(gate),
         )
@@ -301,11 +302,11 @@ class _Builder:
             paced.watch_splits(node.max_drift_us)
         return paced
 
-    def _operators(self, vertex: Vertex) -> Sequence[tuple[str, OperatorSubtask]]:
-        opened: list[tuple[str, OperatorSubtask]] = []
-        for spec, schema in zip(vertex.operators, vertex.schemas(), strict=False):
+    def _operators(self, vertex: Vertex) -> Sequence[tuple[str, AnySubtask]]:
+        opened: list[tuple[str, AnySubtask]] = []
+        for spec, inputs in vertex.operators_with_inputs():
             context = self.deployment.context(spec.operator_id, self.me)
-            subtask = spec.open(replace(context, backend=self.wiring.backend), schema)
+            subtask = spec.open(replace(context, backend=self.wiring.backend), *inputs)
             if snapshots := self.restored.snapshots(spec.operator_id, redistribution_of(spec)):
                 subtask.restore(snapshots)
             opened.append((spec.operator_id, subtask))
@@ -314,7 +315,7 @@ class _Builder:
     def _sink(self, vertex: Vertex, node: SinkNode) -> CommittingSink:
         context = self.deployment.context(node.operator_id, self.me)
         context = replace(context, staging=self.restored.staging(node.operator_id))
-        sink = CommittingSink(node.sink.open(context, vertex.schemas()[-1]))
+        sink = CommittingSink(node.sink.open(context, vertex.output_schema()))
         if snapshots := self.restored.snapshots(node.operator_id, "split"):
             sink.restore(snapshots)
         return sink

@@ -103,7 +103,7 @@ def test_an_edge_has_the_schema_of_the_rows_on_it() -> None:
     source(p).select("at", "key").rebalance().select("key").sink("out", CollectSink())
     (edge,) = p.plan().edges
     assert edge.schema == pa.schema([SOURCE.schema().field(name) for name in ("at", "key")])
-    assert p.plan().vertices[1].input_schema == edge.schema
+    assert p.plan().vertices[1].input_schemas == (edge.schema,)
 
 
 def test_edges_are_numbered_densely() -> None:
@@ -147,7 +147,7 @@ class TestSideOutputs:
         ]
         assert (edge.upstream, edge.downstream) == ("in", "bad")
         assert (edge.side, edge.partitioning) == (SideOutput("in", "letters"), Rebalance())
-        assert edge.schema == plan.vertices[1].input_schema == LETTERS_SCHEMA
+        assert (edge.schema,) == plan.vertices[1].input_schemas == (LETTERS_SCHEMA,)
         assert plan.descriptions()["bad"]["inputs"] == ["in, letters of in, rebalanced"]
 
     def test_letters_can_be_worked_on(self) -> None:

@@ -27,8 +27,8 @@ def small_plan(by: Partitioning | None = None, **changes: Any) -> Plan:
     """``in -> keep`` in one vertex, ``time -> out`` in the next, keyed in between."""
     fields: dict[str, Any] = {
         "vertices": (
-            Vertex("in", SCHEMA, source=SourceNode("in", SOURCE), operators=(KEEP,)),
-            Vertex("time", SCHEMA, operators=(TIME,), sink=SinkNode("out", CollectSink())),
+            Vertex("in", (SCHEMA,), source=SourceNode("in", SOURCE), operators=(KEEP,)),
+            Vertex("time", (SCHEMA,), operators=(TIME,), sink=SinkNode("out", CollectSink())),
         ),
         "edges": (Edge(0, "in", "time", by or Keyed(("key",)), SCHEMA),),
     }

@@ -36,9 +36,10 @@ def test_edges_are_found_from_both_ends() -> None:
 
 
 def test_schemas_are_followed_through_a_chain() -> None:
-    vertex = Vertex("a", SCHEMA, operators=(TIME, SelectColumns("one", ("at",))))
-    assert vertex.schemas() == [SCHEMA, SCHEMA, SCHEMA.remove(0)]
-    assert Vertex("b", SCHEMA).schemas() == [SCHEMA]
+    vertex = Vertex("a", (SCHEMA,), operators=(TIME, SelectColumns("one", ("at",))))
+    assert [inputs for _, inputs in vertex.operators_with_inputs()] == [(SCHEMA,), (SCHEMA,)]
+    assert vertex.output_schema() == SCHEMA.remove(0)
+    assert Vertex("b", (SCHEMA,)).output_schema() == SCHEMA
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def lacking(part: str) -> Plan:
         return with_first(plan, source=None)
     if part == "sink":
         return with_second(plan, sink=None)
-    idle = Vertex("idle", SCHEMA, source=SourceNode("idle", SOURCE))
+    idle = Vertex("idle", (SCHEMA,), source=SourceNode("idle", SOURCE))
     return replace(plan, vertices=(*plan.vertices, idle))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.operators import agg, windows
-from laminar_core.operators.base import OperatorSpec, Snapshot, SubtaskContext
+from laminar_core.operators.base import AnySpec, Snapshot, SubtaskContext
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.plan import Plan
 from laminar_core.plan.state_options import SnapshotMode, StateOptions
@@ -62,11 +62,11 @@ def simulate(plan: Plan, mode: SnapshotMode) -> Simulation:
     return simulation
 
 
-def keyed_operators(simulation: Simulation) -> dict[str, tuple[OperatorSpec, pa.Schema]]:
+def keyed_operators(simulation: Simulation) -> dict[str, tuple[AnySpec, tuple[pa.Schema, ...]]]:
     return {
-        spec.operator_id: (spec, schema)
+        spec.operator_id: (spec, inputs)
         for vertex in simulation.plan.vertices
-        for spec, schema in zip(vertex.operators, vertex.schemas(), strict=False)
+        for spec, inputs in vertex.operators_with_inputs()
         if spec.describe()["kind"] in KEYED
     }
 
@@ -77,7 +77,7 @@ def restored(
     entry: SubtaskEntry,
 ) -> pa.Table | None:
     """The state as the operator has it after a restart; None if it holds no rows."""
-    spec, schema = keyed_operators(simulation)[entry.operator_id]
+    spec, inputs = keyed_operators(simulation)[entry.operator_id]
     context = SubtaskContext(
         entry.operator_id,
         entry.subtask_index,
@@ -85,7 +85,7 @@ def restored(
         manifest.max_parallelism,
         Generation(manifest.generation),
     )
-    subtask = spec.open(context, schema)
+    subtask = spec.open(context, *inputs)
     tables = map(simulation.store.parts.read_state, entry.segments)
     subtask.restore([Snapshot.of(tables, dict(entry.properties))])
     found = list(subtask.snapshot(CheckpointId(1))().rows())

@@ -40,9 +40,9 @@ PAIRS = list(product((1, 2, 3, 5), repeat=2))
 
 
 def plan_of(*partitionings: Partitioning) -> Plan:
-    ups = tuple(Vertex(f"up-{n}", SCHEMA) for n, _ in enumerate(partitionings))
+    ups = tuple(Vertex(f"up-{n}", (SCHEMA,)) for n, _ in enumerate(partitionings))
     edges = tuple(Edge(n, f"up-{n}", "down", p, SCHEMA) for n, p in enumerate(partitionings))
-    return Plan((*ups, Vertex("down", SCHEMA)), edges, KEY_GROUPS)
+    return Plan((*ups, Vertex("down", (SCHEMA,))), edges, KEY_GROUPS)
 
 
 @dataclass

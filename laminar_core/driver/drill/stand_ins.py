@@ -7,7 +7,7 @@ drill's checkpoint.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -24,14 +24,18 @@ from laminar_core.connectors.base import (
 )
 from laminar_core.connectors.outlook import Promise
 from laminar_core.operators.base import (
-    Emitted,
+    AnySpec,
     IncrementalSubtask,
     JsonObject,
+    MultiInputSpec,
+    MultiInputSubtask,
     OperatorSpec,
     OperatorSubtask,
     PendingSnapshot,
     Side,
     Snapshot,
+    Spec,
+    Subtask,
     SubtaskContext,
     output_watermark_of,
     redistribution_of,
@@ -43,6 +47,8 @@ from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.content import Content, content_of
 from laminar_core.state.rescaling import Redistribution
 from laminar_core.store.staging import StagingArea
+
+S = TypeVar("S", OperatorSpec, MultiInputSpec)
 
 PROOF = "restored_in_drill"
 """Name of the property with the restored rows and digest of an operator subtask."""
@@ -62,9 +68,7 @@ def _vertex(vertex: Vertex, batches_max: int) -> Vertex:
         source = replace(source, source=BoundedSource(source.source, batches_max))
     if sink is not None:
         sink = replace(sink, sink=CountingSink(sink.sink))
-    operators = tuple(
-        ProvenOperator(spec) if _is_proven(spec) else spec for spec in vertex.operators
-    )
+    operators = tuple(_proven(spec) for spec in vertex.operators)
     return replace(vertex, source=source, operators=operators, sink=sink)
 
 
@@ -77,18 +81,24 @@ def proven_operators(plan: Plan) -> list[str]:
     return [spec.operator_id for spec in operators if _is_proven(spec)]
 
 
-def _is_proven(spec: OperatorSpec) -> bool:
+def _is_proven(spec: Spec) -> bool:
     return not isinstance(spec, LoopHead)
+
+
+def _proven(spec: AnySpec) -> AnySpec:
+    if isinstance(spec, MultiInputSpec):
+        return ProvenMultiInput(spec)
+    return ProvenOperator(spec) if _is_proven(spec) else spec
 
 
 # --- operators ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ProvenOperator:
-    """An operator whose subtasks report their restored state."""
+@dataclass(frozen=True)
+class _Proven(Generic[S]):
+    """What stands in for an operator, whatever its inputs."""
 
-    spec: OperatorSpec
+    spec: S
 
     @property
     def operator_id(self) -> str:
@@ -104,13 +114,17 @@ class ProvenOperator:
         """Return the operator's description, so that the checkpoint fits."""
         return self.spec.describe()
 
+    def side_outputs(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
+        """Return the operator's side outputs."""
+        return side_outputs_of(self.spec, *inputs)
+
+
+class ProvenOperator(_Proven[OperatorSpec]):
+    """An operator whose subtasks report their restored state."""
+
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
         """Return the operator's output schema."""
         return self.spec.output_schema(input_schema)
-
-    def side_outputs(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
-        """Return the operator's side outputs."""
-        return side_outputs_of(self.spec, input_schema)
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "ProvenSubtask":
         """Open the operator."""
@@ -120,10 +134,30 @@ class ProvenOperator:
         return ProvenSubtask(subtask)
 
 
-class ProvenSubtask:
+class ProvenMultiInput(_Proven[MultiInputSpec]):
+    """An operator with several inputs whose subtasks report their restored state."""
+
+    @property
+    def input_names(self) -> Sequence[str]:
+        """The names of the operator's inputs."""
+        return self.spec.input_names
+
+    def output_schema(self, *inputs: pa.Schema) -> pa.Schema:
+        """Return the operator's output schema."""
+        return self.spec.output_schema(*inputs)
+
+    def open(self, context: SubtaskContext, *inputs: pa.Schema) -> MultiInputSubtask:
+        """Open the operator."""
+        subtask = self.spec.open(context, *inputs)
+        if isinstance(subtask, IncrementalSubtask):
+            return ProvenIncrementalInputs(subtask)
+        return ProvenInputs(subtask)
+
+
+class _ProvenState:
     """Takes a snapshot right after the restore, before any row, and reports its content."""
 
-    def __init__(self, subtask: OperatorSubtask) -> None:
+    def __init__(self, subtask: Subtask) -> None:
         self._subtask = subtask
         self._restored: Content | None = None
 
@@ -131,10 +165,6 @@ class ProvenSubtask:
     def late_row_count(self) -> int:
         """The operator's count of late rows, if it has one."""
         return getattr(self._subtask, "late_row_count", 0)
-
-    def process(self, batch: pa.RecordBatch) -> Iterable[Emitted]:
-        """Process the batch with the operator."""
-        return self._subtask.process(batch)
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch | Side]:
         """Advance the operator's event time."""
@@ -171,14 +201,28 @@ class ProvenSubtask:
         return finish
 
 
-class ProvenIncrementalSubtask(ProvenSubtask):
-    """A ``ProvenSubtask`` for an operator with incremental snapshots."""
+class ProvenSubtask(_ProvenState):
+    """A subtask with one input that reports its restored state."""
 
-    def __init__(self, subtask: IncrementalSubtask) -> None:
-        # It is an operator subtask as well: the two protocols cannot be named together.
-        whole: Any = subtask
-        super().__init__(whole)
-        self._incremental = subtask
+    def __init__(self, subtask: OperatorSubtask) -> None:
+        super().__init__(subtask)
+        self.process = subtask.process
+
+
+class ProvenInputs(_ProvenState):
+    """A subtask with several inputs that reports its restored state."""
+
+    def __init__(self, subtask: MultiInputSubtask) -> None:
+        super().__init__(subtask)
+        self.process_input = subtask.process_input
+
+
+class _ProvenChanges(_ProvenState):
+    """The report of an operator with incremental snapshots."""
+
+    def __init__(self, subtask: Any) -> None:  # noqa: ANN401 - it is an IncrementalSubtask, too
+        super().__init__(subtask)
+        self._incremental: IncrementalSubtask = subtask
 
     def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Return the operator's changes with the report."""
@@ -189,6 +233,14 @@ class ProvenIncrementalSubtask(ProvenSubtask):
     ) -> Iterable[pa.Table]:
         """Merge the tables with the operator."""
         return self._incremental.merge_tables(name, tables, expired_us)
+
+
+class ProvenIncrementalSubtask(_ProvenChanges, ProvenSubtask):
+    """A ``ProvenSubtask`` for an operator with incremental snapshots."""
+
+
+class ProvenIncrementalInputs(_ProvenChanges, ProvenInputs):
+    """A ``ProvenInputs`` for an operator with incremental snapshots."""
 
 
 def _without_proof(snapshot: Snapshot) -> Snapshot:

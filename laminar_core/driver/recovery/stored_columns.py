@@ -54,9 +54,9 @@ def _one_of_each_table(
 
 def _state_tables(plan: Plan) -> Iterator[tuple[str, Mapping[str, pa.Schema]]]:
     for vertex in plan.vertices:
-        for spec, schema in zip(vertex.operators, vertex.schemas(), strict=False):
+        for spec, inputs in vertex.operators_with_inputs():
             if isinstance(spec, StatefulSpec):
-                yield spec.operator_id, spec.state_tables(schema)
+                yield spec.operator_id, spec.state_tables(*inputs)
 
 
 def _in_flight(

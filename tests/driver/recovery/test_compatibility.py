@@ -127,8 +127,8 @@ def test_inputs_must_be_what_they_were_also_of_operators_without_state(plan, wit
 
 def union_of(*names: str) -> Plan:
     """Sources of these names that flow into one vertex, in this order."""
-    sources = tuple(Vertex(n, SCHEMA, source=SourceNode(n, SOURCE)) for n in names)
-    union = Vertex("time", SCHEMA, operators=(TIME,), sink=SinkNode("out", CollectSink()))
+    sources = tuple(Vertex(n, (SCHEMA,), source=SourceNode(n, SOURCE)) for n in names)
+    union = Vertex("time", (SCHEMA,), operators=(TIME,), sink=SinkNode("out", CollectSink()))
     edges = tuple(Edge(i, n, "time", Forward(), SCHEMA) for i, n in enumerate(names))
     return Plan((*sources, union), edges)
 

@@ -13,6 +13,7 @@ from laminar_core.pipeline.builder import Stream
 from laminar_core.testing.aggregate_jobs import AGGREGATE_JOBS
 from laminar_core.testing.event_time_jobs import EVENT_TIME_JOBS, windows_behind_windows_job
 from laminar_core.testing.growing_source import GrowingSource
+from laminar_core.testing.input_jobs import INPUT_JOBS
 from laminar_core.testing.jobs import (
     DELAY,
     HALF,
@@ -296,5 +297,6 @@ SCENARIOS: dict[str, BuildJob] = {
     "bad-rows": bad_rows_job,
     "growing": growing_job,
     "abreast": abreast_job,
+    **INPUT_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

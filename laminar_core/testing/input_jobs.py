@@ -166,8 +166,9 @@ class RowPairer:
         for snapshot, groups in zip(snapshots, ranges, strict=True):
             for row in rows_of(list(snapshot.tables)):
                 if row["key_group"] in self._owned:
+                    side: int = row["side"]
                     sides = self._held.setdefault((row["key"], row["window"]), ([], []))
-                    sides[row["side"]].append(row["id"])
+                    sides[side].append(row["id"])
             if groups.start in self._owned:
                 self.late_row_count += number(snapshot.properties["late_row_count"])
         self._watermark_us = min(number(s.properties["watermark_us"]) for s in snapshots)

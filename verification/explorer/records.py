@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from laminar_core.connectors.base import SourceBatch, SourceReader
 from laminar_core.link.wire import ArrowElement
-from laminar_core.operators.base import JsonValue, PendingSnapshot, Snapshot
+from laminar_core.operators.base import Emitted, JsonValue, PendingSnapshot, Snapshot
 from laminar_core.protocol.types import (
     Batch,
     CancelMarker,
@@ -120,6 +120,63 @@ class CountingOperator:
         for path, count in snapshots[0].properties.items():
             assert isinstance(count, int)
             self.counts[path] = count
+
+
+class TimingOperator:
+    """Passes records on, each followed by event time: the number of the next one."""
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[Emitted]:
+        """Yield the record and the time."""
+        yield batch
+        yield Watermark(record_of(batch).number + 1)
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        """Yield nothing: no records are kept."""
+        del watermark_us
+        return ()
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Return an empty snapshot."""
+        del checkpoint_id
+        return Snapshot
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Do nothing."""
+
+
+class MeetingOperator:
+    """Counts what comes on several inputs, each with paths of its own, and no record is late."""
+
+    def __init__(self, counting: CountingOperator, input_names: Sequence[str]) -> None:
+        self.counting = counting
+        self.watermark_us = 0
+        self._input_names = input_names
+
+    def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Count one record.
+
+        Raises:
+            ViolationError: it belongs to another input, or event time has passed it.
+        """
+        record = record_of(batch)
+        if not record.path.startswith(self._input_names[index]):
+            raise ViolationError(f"{record} is processed as if it came on input {index}")
+        if record.number < self.watermark_us:
+            raise ViolationError(f"{record} is late: event time is {self.watermark_us}")
+        yield from self.counting.process(batch)
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        """Take the time."""
+        self.watermark_us = watermark_us
+        return ()
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pin the counts; time comes again with the first watermark."""
+        return self.counting.snapshot(checkpoint_id)
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Continue from the counts."""
+        self.counting.restore(snapshots)
 
 
 class NumberedReader(SourceReader):

@@ -24,6 +24,7 @@ from verification.explorer.memento import Memento, Saved
 from verification.explorer.parts import Committable, Message, Part
 from verification.explorer.records import (
     CountingOperator,
+    MeetingOperator,
     NumberedReader,
     ViolationError,
     record_of,
@@ -208,7 +209,8 @@ class Subtask:
 
     def _counts(self) -> dict[str, int]:
         operators = [operator for _, operator in self._live.task.parts.operators]
-        return next((o.counts for o in operators if isinstance(o, CountingOperator)), {})
+        counting = [o.counting if isinstance(o, MeetingOperator) else o for o in operators]
+        return next((o.counts for o in counting if isinstance(o, CountingOperator)), {})
 
     def left_over(self, local: int) -> str | None:
         """Return what is wrong with a final state, or None."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from laminar_core.host.clock import ManualClock
 from laminar_core.link.wire import ArrowElement
-from laminar_core.operators.base import Snapshot
+from laminar_core.operators.base import AnySubtask, Snapshot
 from laminar_core.protocol.alignment import BarrierAligner
 from laminar_core.protocol.alignment_events import Event
 from laminar_core.protocol.alignment_state import Idle as NothingPending
@@ -43,8 +43,10 @@ from verification.explorer.parts import (
 )
 from verification.explorer.records import (
     CountingOperator,
+    MeetingOperator,
     NumberedReader,
     StagingWriter,
+    TimingOperator,
     ViolationError,
     record_of,
 )
@@ -59,6 +61,7 @@ class Classes:
     recorder: type[InflightRecorder] = InflightRecorder
     input_channel: type[InputChannel] = InputChannel
     output_channel: type[OutputChannel] = OutputChannel
+    gate: type[WatermarkGate] = WatermarkGate
     task: "type[ExploredTask] | None" = None
     """For every subtask but the head of a loop."""
 
@@ -172,7 +175,7 @@ class Builder:
         inputs, outputs = world.inputs_of(name), world.outputs_of(name)
         listener = Listener(name, len(inputs), len(outputs))
         feedback = frozenset(channel for channel, _, link in inputs if link.feedback)
-        gate = WatermarkGate(channel for channel, _, _ in inputs if channel not in feedback)
+        gate = self._using.gate(channel for channel, _, _ in inputs if channel not in feedback)
         entry = None if restored is None else restored.alignment
         if entry is not None:
             channels = [(ChannelId(c.input_id), c.watermark_us, c.idle) for c in entry.channels]
@@ -182,9 +185,8 @@ class Builder:
             subtask_index=0,
             source=self._source(restored),
             inputs=[self._input(listener, *joined) for joined in inputs],
-            operators=()
-            if node.record_count is not None
-            else [("state", self._operator(restored))],
+            operators=self._operators(restored),
+            input_of={channel: link.feeds for channel, _, link in inputs},
             source_id="source",
             sink=self._sink(restored) if node.sink else None,
             sink_id="sink",
@@ -218,7 +220,15 @@ class Builder:
         reader = NumberedReader(self._node.name, count, offset, ends=self._world.ends)
         return PacedSource(reader, ManualClock(), None, None)
 
-    def _operator(self, restored: Part | None) -> CountingOperator:
+    def _operators(self, restored: Part | None) -> Sequence[tuple[str, AnySubtask]]:
+        node = self._node
+        if node.record_count is not None:
+            return [("time", TimingOperator())] if node.timed else []
+        counting = self._counting(restored)
+        meets = MeetingOperator(counting, node.input_names) if node.input_names else counting
+        return [("state", meets)]
+
+    def _counting(self, restored: Part | None) -> CountingOperator:
         operator = CountingOperator(self._node.name, self._node.rename)
         if restored is not None:
             operator.restore([Snapshot(properties=dict(restored.counts))])

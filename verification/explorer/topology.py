@@ -24,6 +24,10 @@ class Node:
     sink: bool = False
     keeps_path: bool = False
     """True: records go on under the path they came with. Else the name is appended."""
+    timed: bool = False
+    """A source that sends event time behind each record: the number of the next one."""
+    input_names: tuple[str, ...] = ()
+    """What its inputs bring, if its operator has several: the first letter of the paths."""
 
     def rename(self, path: str) -> str:
         """Return the path of records of ``path`` after this node."""
@@ -38,6 +42,8 @@ class Link:
     receiver: str
     may_overtake: bool = True
     feedback: bool = False
+    feeds: int = 0
+    """The input of the receiver's operator that it feeds."""
     accepts: Callable[[str], bool] = _everything
     """Selects the paths that go this way."""
 

@@ -17,6 +17,18 @@ FAN_IN = World(
     latency=False,
 )
 
+INPUTS = FAN_IN.variant(
+    "inputs",
+    "the sources feed two inputs of one operator, with event time; a record less, and no expiry",
+    nodes=(
+        Node("a", 2, timed=True),
+        Node("b", 1, timed=True),
+        Node("j", sink=True, input_names=("a", "b")),
+    ),
+    links=(Link("a", "j"), Link("b", "j", feeds=1)),
+    expiries=0,
+)
+
 PAIR = World(
     "pair",
     "a source of three records and a sink, far apart, up to the end; a part may fail",
@@ -87,6 +99,7 @@ QUICK = (
         links=(Link("a", "j"), Link("b", "j", may_overtake=False)),
         expiries=0,
     ),
+    INPUTS,
     PAIR,
     PAIR.variant(
         "pair-replayed",

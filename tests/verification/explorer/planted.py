@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from laminar_core.link.wire import ArrowElement
 from laminar_core.protocol.alignment import BarrierAligner
 from laminar_core.protocol.alignment_events import (
@@ -24,6 +26,7 @@ from laminar_core.protocol.alignment_events import (
 )
 from laminar_core.protocol.alignment_state import Aligning, Idle, Recording
 from laminar_core.protocol.types import Batch, ChannelId, CheckpointId
+from laminar_core.protocol.watermarks import WatermarkGate
 from laminar_core.worker.channels import InputChannel, OutputChannel
 from laminar_core.worker.inflight import InflightRecorder
 from verification.explorer import Classes
@@ -234,6 +237,25 @@ class SkipsOldOutputs(OutputChannel):
         super().restore([e for e in elements if not isinstance(e, Batch)])
 
 
+class TimeOfOneInput(WatermarkGate):
+    """Event time of the first input alone."""
+
+    def _risen(self) -> int | None:
+        every = self._watermarks
+        self._watermarks = {c: w for c, w in every.items() if c == 0}
+        risen = super()._risen()
+        self._watermarks = every
+        return risen
+
+
+class OneInput(ExploredTask):
+    """Every row is taken for one of the first input."""
+
+    def _process(self, batch: pa.RecordBatch, input_index: int = 0) -> None:
+        del input_index
+        super()._process(batch)
+
+
 @dataclass(frozen=True)
 class Planted:
     """A fault, the world in which it must be found, and a word of what is found."""
@@ -261,4 +283,6 @@ PLANTED = [
     Planted("3.18", Classes(aligner=CapturesBlocked), "fan-in-few", "channel state of"),
     Planted("3.19 in", Classes(input_channel=SkipsOldInputs), "fan-in-few", "a loss"),
     Planted("3.19 out", Classes(output_channel=SkipsOldOutputs), "fan-in-few", ""),
+    Planted("time of one input", Classes(gate=TimeOfOneInput), "inputs", "b0 is late"),
+    Planted("one input", Classes(task=OneInput), "inputs", "as if it came on input 0"),
 ]

@@ -22,7 +22,7 @@ from laminar_core.operators.keyed import (
 )
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.builder import Stream
-from laminar_core.protocol.types import WATERMARK_MIN_US, CheckpointId
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.rescaling import Redistribution
 from laminar_core.testing.jobs import (
     DELAY,
@@ -40,6 +40,8 @@ from laminar_core.testing.jobs import (
 )
 from laminar_core.testing.memory_source import MemorySource
 
+_NO_TIME_US = -1
+"""Before every row of these jobs."""
 _TIME = pa.timestamp("us", tz="UTC")
 _PAIRS = pa.schema([("key", pa.string()), ("ts", _TIME), ("id", pa.int64()), ("value", pa.int64())])
 _HELD = pa.schema(
@@ -100,7 +102,7 @@ class RowPairer:
         self.late_row_count = 0
         self._context = context
         self._owned = owned_key_groups(context)
-        self._watermark_us = WATERMARK_MIN_US
+        self._watermark_us = _NO_TIME_US
         self._held: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
 
     def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laminar_core.codec.stable_hash import hash_array, hash_columns
+from laminar_core.codec.stable_hash import hash_array, hash_columns, key_form
 from laminar_core.errors import ConfigurationError, ErrorCode
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/stable_hash.json").read_text())
@@ -246,3 +246,36 @@ def test_other_types_are_refused_with_those_that_work(data_type: pa.DataType) ->
     with pytest.raises(ConfigurationError, match="keys are integers") as caught:
         hash_array(pa.array([], data_type))
     assert caught.value.code is ErrorCode.UNSUPPORTED_TYPE
+
+
+@pytest.mark.parametrize(
+    "alike",
+    [
+        [pa.array([0, 1, 127], t) for t in (pa.int8(), pa.int32(), pa.uint16(), pa.int64())],
+        [pa.array(["", "a", "ß"], t) for t in (pa.string(), pa.large_string())],
+        [pa.array(["a", "b"]), pa.array(["a", "b"]).dictionary_encode()],
+        [pa.array([b"ab", b"cd"], t) for t in (pa.binary(), pa.large_binary(), pa.binary(2))],
+        [pa.array([Decimal("1.50")], t) for t in (pa.decimal128(5, 2), pa.decimal256(40, 2))],
+        [pa.array([date(2026, 1, 2)], t) for t in (pa.date32(), pa.date64())],
+        [pa.array([7_000], pa.timestamp("ms")), pa.array([7], pa.timestamp("s", "UTC"))],
+        [pa.array([7_000], pa.duration("ms")), pa.array([7], pa.duration("s"))],
+        [pa.array([7_000], pa.time32("ms")), pa.array([7], pa.time32("s"))],
+        [pa.array([True, False])],
+        [pa.nulls(2)],
+    ],
+    ids=lambda alike: " and ".join(str(array.type) for array in alike),
+)
+def test_columns_of_one_form_hash_equal_values_alike(alike: list[pa.Array]) -> None:
+    assert len({key_form(array.type) for array in alike}) == 1
+    assert len({tuple(hashes_of(array)) for array in alike}) == 1
+
+
+def test_a_decimal_of_another_scale_has_another_form_and_hash() -> None:
+    one, other = (pa.array([Decimal("1.5")], pa.decimal128(9, n)) for n in (1, 2))
+    assert key_form(one.type) != key_form(other.type)
+    assert hashes_of(one) != hashes_of(other)
+
+
+def test_what_cannot_be_a_key_has_no_form() -> None:
+    with pytest.raises(ConfigurationError, match="cannot be a key"):
+        key_form(pa.list_(pa.int64()))

@@ -12,6 +12,7 @@ from laminar_core.operators.base import SideOutputs
 from laminar_core.operators.stateless import SelectColumns
 from laminar_core.pipeline import LettersTo, Pipeline, Stream
 from laminar_core.plan.plan import Forward, Plan, Rebalance, SideOutput
+from laminar_core.testing.input_jobs import NameInputs
 
 FIELDS = {"key": Sequence(), "at": EventTime(0, 1_000_000)}
 SOURCE = DatagenSource(FIELDS, rows=100)
@@ -122,6 +123,59 @@ def test_a_name_that_is_used_twice_is_refused_also_between_vertices(name: str) -
     )
     with pytest.raises(ConfigurationError, match=f"{name} is used twice"):
         p.plan()
+
+
+class TestSeveralInputs:
+    """Streams are given to one operator as numbered inputs."""
+
+    NAMES = NameInputs("meet", ("left", "right"))
+
+    def test_each_stream_is_an_input_in_the_order_in_which_they_are_given(self) -> None:
+        p = Pipeline("p")
+        left, right = source(p, "a").select("key", "at"), source(p, "b").select("key")
+        met = left.key_by("key").connect(right.key_by("key"), operator=self.NAMES)
+        met.select("input").sink("out", CollectSink())
+        plan = p.plan()
+        assert [(e.upstream, e.feeds, str(e.partitioning)) for e in plan.edges] == [
+            ("a", 0, "keyed by key"),
+            ("b", 1, "keyed by key"),
+        ]
+        vertex = plan.vertices[-1]
+        assert list(vertex.operator_ids()) == ["meet", "select-3", "out"]
+        assert vertex.input_schemas == (left.schema, right.schema)
+        assert met.schema.names == ["key", "at", "input"]
+        assert met.event_time is None
+
+    def test_a_stream_can_be_connected_with_itself_and_with_broadcast_rows(self) -> None:
+        p = Pipeline("p")
+        rows = source(p)
+        three = NameInputs("meet", ("one", "two", "all"))
+        rows.connect(rows.rebalance(), rows.broadcast(), operator=three).sink("out", CollectSink())
+        described = p.plan().descriptions()["meet"]["inputs"]
+        assert described == ["in, forward", "in, rebalanced, input 1", "in, broadcast, input 2"]
+
+    def test_a_side_output_can_be_one_of_them(self) -> None:
+        p = Pipeline("p")
+        rows = p.source("in", SOURCE, on_bad_row="letters")
+        rows.connect(rows.side("letters"), operator=self.NAMES).sink("out", CollectSink())
+        edges = p.plan().edges
+        assert [e.side for e in edges] == [None, SideOutput("in", "letters")]
+
+    def test_an_operator_of_a_single_input_of_several_is_not_chained(self) -> None:
+        p = Pipeline("p")
+        source(p).connect(operator=NameInputs("meet", ("only",))).sink("out", CollectSink())
+        assert spell(p.plan()) == "in\n(in, forward) | meet out"
+
+    def test_what_cannot_meet_is_refused(self) -> None:
+        p = Pipeline("p")
+        rows = source(p)
+        with pytest.raises(ConfigurationError, match=r"meet needs 2 inputs .* and is given 3"):
+            rows.connect(rows, rows, operator=self.NAMES)
+        with pytest.raises(ConfigurationError, match="meet is of streams of one pipeline, not of"):
+            rows.connect(source(Pipeline("q")), operator=self.NAMES)
+        rows.key_by("key").connect(rows, operator=self.NAMES).sink("out", CollectSink())
+        with pytest.raises(ConfigurationError, match="keyed by key on left and forward on right"):
+            p.plan()
 
 
 def test_rows_that_nobody_takes_are_refused() -> None:

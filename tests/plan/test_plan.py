@@ -110,3 +110,9 @@ def test_two_edges_between_the_same_vertices_are_two_inputs() -> None:
     again = Edge(1, "in", "time", Forward(), SCHEMA)
     plan = small_plan(edges=(*small_plan().edges, again))
     assert plan.descriptions()["time"]["inputs"] == ["in, keyed by key", "in, forward"]
+
+
+def test_an_edge_knows_its_key_columns() -> None:
+    (edge,) = small_plan(Keyed(("key", "at"))).edges
+    assert edge.key_columns == ("key", "at")
+    assert replace(edge, partitioning=Forward()).key_columns is None

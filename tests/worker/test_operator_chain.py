@@ -1,14 +1,14 @@
 """Rows and event time pass through a chain in order; what time completes goes ahead of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from laminar_core.operators.base import Emitted, Side
+from laminar_core.operators.base import Emitted, PendingSnapshot, Side, Snapshot
 from laminar_core.operators.watermarks import AssignWatermarks, WatermarkAssigner
-from laminar_core.protocol.types import WATERMARK_END_US, WATERMARK_MIN_US, Watermark
+from laminar_core.protocol.types import WATERMARK_END_US, WATERMARK_MIN_US, CheckpointId, Watermark
 from laminar_core.worker.operator_chain import Chain
 
 
@@ -227,3 +227,38 @@ def test_what_would_leave_is_known_without_letting_time_advance(operators, annou
     left: list[list[int] | int] = []
     assert chain_of(operators, left).output_watermark(30) == announced_us
     assert left == []
+
+
+class Numbers:
+    """Adds a thousand for each input before the one that a batch comes on."""
+
+    def process_input(self, index: int, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        yield rows(*(value + 1_000 * index for value in values(batch)))
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        yield rows(watermark_us)
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        del checkpoint_id
+        return Snapshot
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        del snapshots
+
+
+def test_the_first_operator_is_told_of_which_input_a_batch_is() -> None:
+    """Event time has no input; behind it each operator has one, which is no. 0."""
+    taken: list[int] = []
+    names: list[str] = []
+    chain = Chain(
+        [("numbers", Numbers()), ("twice", Twice())],
+        lambda batch: taken.extend(values(batch)),
+        taken.append,
+        names.append,
+        lambda *_: None,
+    )
+    chain.process(rows(1), input_index=0)
+    chain.process(rows(2), input_index=2)
+    chain.advance(5)
+    assert taken == [1, 1, 2_002, 2_002, 5, 5, 5]
+    assert names[:2] == ["numbers", "twice"]

@@ -13,9 +13,11 @@ from laminar_core.protocol.types import (
 )
 from verification.explorer.records import (
     CountingOperator,
+    MeetingOperator,
     NumberedReader,
     Record,
     StagingWriter,
+    TimingOperator,
     ViolationError,
     batch_of,
     record_of,
@@ -88,3 +90,25 @@ def test_elements_as_a_trace_shows_them() -> None:
     assert list(map(render, elements)) == [
         "a0", "watermark", "idle", "barrier 1", "unaligned barrier 1", "cancel 1", "end",
     ]  # fmt: skip
+
+
+def test_event_time_follows_each_record() -> None:
+    timing = TimingOperator()
+    record = batch_of(Record("a", 3))
+    assert list(timing.process(record)) == [record, Watermark(4)]
+    timing.restore([timing.snapshot(ONE)()])
+    assert list(timing.on_watermark(4)) == []
+
+
+def test_a_record_of_another_input_and_a_late_one_are_noticed() -> None:
+    meeting = MeetingOperator(operator(), ("a", "b"))
+    (passed,) = meeting.process_input(1, batch_of(Record("b", 0)))
+    assert record_of(passed) == Record("bm", 0)
+    with pytest.raises(ViolationError, match="b1 is processed as if it came on input 0"):
+        list(meeting.process_input(0, batch_of(Record("b", 1))))
+    assert list(meeting.on_watermark(2)) == []
+    with pytest.raises(ViolationError, match="b1 is late: event time is 2"):
+        list(meeting.process_input(1, batch_of(Record("b", 1))))
+    again = MeetingOperator(operator(), ("a", "b"))
+    again.restore([meeting.snapshot(ONE)()])
+    assert again.counting.counts == {"b": 1}

@@ -117,7 +117,7 @@ PendingSnapshot = Callable[[], Snapshot]
 
 
 class Subtask(Protocol):
-    """What every running operator has, whatever its inputs. One thread calls it; never blocks."""
+    """The running instance of an operator. Never called concurrently; never blocks."""
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch | Side]:
         """Advance event time and yield the results that this completes.
@@ -252,7 +252,7 @@ class StatefulSpec(Protocol):
 
 
 class Spec(Protocol):
-    """What every operator in a plan has, whatever its inputs: immutable, and cheap to send.
+    """The plan's view of an operator with any inputs: immutable, and cheap to send to workers.
 
     An operator with state that can be restored with another number of workers has a class attribute
     ``redistribution``, see ``redistribution_of``.
@@ -293,7 +293,7 @@ class MultiInputSpec(Spec, Protocol):
 
     @property
     def input_names(self) -> Sequence[str]:
-        """What each input is called in messages, in the order of their numbers."""
+        """The name of each input in messages, in the order of their numbers."""
         ...
 
     def output_schema(self, *inputs: pa.Schema) -> pa.Schema:
@@ -328,7 +328,7 @@ def side_outputs_of(spec: Spec, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
 
 
 def input_names_of(spec: Spec) -> Sequence[str]:
-    """Return what each input of an operator is called; most have one."""
+    """Return the name of each input of an operator; most have one."""
     return spec.input_names if isinstance(spec, MultiInputSpec) else ("input",)
 
 

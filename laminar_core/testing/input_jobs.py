@@ -69,7 +69,7 @@ class PairRows:
 
     @property
     def input_names(self) -> Sequence[str]:
-        """Return what the inputs contain."""
+        """Return the names of the inputs."""
         return ("payments", "refunds")
 
     def describe(self) -> JsonObject:

@@ -27,7 +27,7 @@ class Node:
     timed: bool = False
     """A source that sends event time behind each record: the number of the next one."""
     input_names: tuple[str, ...] = ()
-    """What its inputs bring, if its operator has several: the first letter of the paths."""
+    """The first letter of the paths on each input, if its operator has several."""
 
     def rename(self, path: str) -> str:
         """Return the path of records of ``path`` after this node."""

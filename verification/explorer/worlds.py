@@ -17,8 +17,8 @@ FAN_IN = World(
     latency=False,
 )
 
-INPUTS = FAN_IN.variant(
-    "inputs",
+TWO_INPUTS = FAN_IN.variant(
+    "two-inputs",
     "the sources feed two inputs of one operator, with event time; a record less, and no expiry",
     nodes=(
         Node("a", 2, timed=True),
@@ -99,7 +99,7 @@ QUICK = (
         links=(Link("a", "j"), Link("b", "j", may_overtake=False)),
         expiries=0,
     ),
-    INPUTS,
+    TWO_INPUTS,
     PAIR,
     PAIR.variant(
         "pair-replayed",

@@ -283,6 +283,6 @@ PLANTED = [
     Planted("3.18", Classes(aligner=CapturesBlocked), "fan-in-few", "channel state of"),
     Planted("3.19 in", Classes(input_channel=SkipsOldInputs), "fan-in-few", "a loss"),
     Planted("3.19 out", Classes(output_channel=SkipsOldOutputs), "fan-in-few", ""),
-    Planted("time of one input", Classes(gate=TimeOfOneInput), "inputs", "b0 is late"),
-    Planted("one input", Classes(task=OneInput), "inputs", "as if it came on input 0"),
+    Planted("time of one input", Classes(gate=TimeOfOneInput), "two-inputs", "b0 is late"),
+    Planted("one input", Classes(task=OneInput), "two-inputs", "as if it came on input 0"),
 ]

@@ -266,7 +266,7 @@ def broadcast_pairs_job(parallelism: int) -> Job:
 def named_inputs_job(parallelism: int) -> Job:
     """Return a job that connects one stream with itself, twice in another way."""
     del parallelism
-    tables, burden = payments(), Burden()
+    tables, burden = payments(rows=13), Burden()  # Each row is carried three times.
     p = Pipeline("named-inputs")
     rows = p.source("in", MemorySource(tables))
     dealt = rows.rebalance()

@@ -67,6 +67,14 @@ def test_several_edges_feed_one_input() -> None:
     assert plan.descriptions()["meet"]["inputs"] == said
 
 
+def test_to_swap_two_inputs_is_another_pipeline() -> None:
+    one = plan_of(edge(0, KEY), edge(1, KEY, feeds=1), inputs=(LEFT, LEFT))
+    other = plan_of(edge(0, KEY, feeds=1), edge(1, KEY, feeds=0), inputs=(LEFT, LEFT))
+    for plan in (one, other):
+        plan.check()
+    assert one.descriptions()["meet"] != other.descriptions()["meet"]
+
+
 @pytest.mark.parametrize(
     ("plan", "problem"),
     [

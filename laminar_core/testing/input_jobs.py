@@ -1,6 +1,6 @@
 """Jobs with an operator of two inputs: wrong if rows of one input are taken for the other's."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -81,10 +81,10 @@ class PairRows:
         del inputs
         return _PAIRS
 
-    def state_schema(self, *inputs: pa.Schema) -> pa.Schema:
+    def state_tables(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
         """Return the columns of a row that is held, of either input."""
         del inputs
-        return _HELD
+        return {"": _HELD}
 
     def open(self, context: SubtaskContext, *inputs: pa.Schema) -> "RowPairer":
         """Create the running instance."""
@@ -158,7 +158,7 @@ class RowPairer:
         max_parallelism = self._context.max_parallelism
 
         def finish() -> Snapshot:
-            return Snapshot([_stored(held, max_parallelism)] if held else [], properties)
+            return Snapshot.of([_stored(held, max_parallelism)] if held else [], properties)
 
         return finish
 
@@ -166,7 +166,7 @@ class RowPairer:
         """Take the rows of the keys that this subtask owns; time is the least of all."""
         ranges = restored_key_groups(snapshots, self._context)
         for snapshot, groups in zip(snapshots, ranges, strict=True):
-            for row in rows_of(list(snapshot.tables)):
+            for row in rows_of(list(snapshot.rows())):
                 if row["key_group"] in self._owned:
                     side: int = row["side"]
                     sides = self._held.setdefault((row["key"], row["window"]), ([], []))

@@ -19,6 +19,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.savepoints import write_savepoint
 from laminar_core.store.state_reading import read_operator
 from tests.store.checkpoints_to_read import ROWS, write_job
+from tests.store.join_states import write_join
 from tests.store.stores import JOB, claim, damage
 
 
@@ -134,6 +135,15 @@ class TestTables:
         assert read(operator="totals").num_rows == len(ROWS)
         assert read(table="offsets").column("offset").to_pylist() == ["9", "9"]
 
+    def test_one_of_several_tables_of_state(self, tmp_path):
+        store = CheckpointStore(LocalObjectStore(tmp_path), JOB)
+        write_join(store, 1, {"a": (1, 5), "b": (2, 9)}, {"a": "x"}, expired_us=5)
+        left = collect(store, operator="join", state_table="left")
+        assert left.column("key").to_pylist() == ["b"]
+        assert collect(store, operator="join", state_table="right").num_rows == 1
+        with pytest.raises(ConfigurationError, match="several tables of state"):
+            collect(store, operator="join")
+
     def test_no_parts_are_one_without_rows(self, store):
         """Spark asks for one partition where there is none."""
         reader = LaminarReader(
@@ -155,6 +165,10 @@ class TestOptions:
             ({"store": ""}, "which store?"),
             ({"table": "states"}, "no table 'states'; there are state, inflight"),
             ({"table": "audit", "operator": "totals"}, "table audit has no option operator"),
+            (
+                {"table": "offsets", "state_table": "left"},
+                "table offsets has no option state_table",
+            ),
             ({"table": "history", "checkpoint": "1"}, "is of all checkpoints: filter its rows"),
             ({"checkpoint": "first"}, "option checkpoint is a number, not 'first'"),
             ({"subtask": "x"}, "option subtask is a number, not 'x'"),

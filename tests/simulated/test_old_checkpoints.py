@@ -4,7 +4,7 @@ All were killed after their second checkpoint, which has window state, rows in f
 edge, collected rows and two sources in the middle of their splits. ``store_v1`` was written by the
 code before manifest version 2 (state as plain Arrow files, bases without a digest or a copy).
 
-Commits that added the stores: 2741c6a (versions 1 and 2), 8a887fc (3) and 73f0b24 (4).
+Commits that added the stores: 2741c6a (versions 1 and 2), 8a887fc (3), 73f0b24 (4) and 2327e7c (5).
 """
 
 import shutil

@@ -17,6 +17,7 @@ from laminar_core.driver.events import (
     CheckpointFailed,
     CleanUpFailed,
     CommandAnswered,
+    CommitDelayed,
     DataFlowing,
     FilesDamaged,
     Finished,
@@ -156,7 +157,7 @@ def _lines(event: JobEvent) -> Iterator[str]:
             yield f"source {event.operator_id}: {event.problem}"
         case FilesDamaged() | StoreLost() | StoreBack():
             yield from _store_lines(event)
-        case NotEncrypted() | OperatorAtWork() | SinkWarning():
+        case CommitDelayed() | NotEncrypted() | OperatorAtWork() | SinkWarning():
             yield from _warning_lines(event)
         case CommandAnswered():
             done = f" in {event.savepoint}" if event.savepoint else ""
@@ -178,7 +179,7 @@ def _lines(event: JobEvent) -> Iterator[str]:
             pass
 
 
-_Warning = NotEncrypted | OperatorAtWork | SinkWarning
+_Warning = CommitDelayed | NotEncrypted | OperatorAtWork | SinkWarning
 
 
 def _warning_lines(event: _Warning) -> Iterator[str]:
@@ -188,6 +189,11 @@ def _warning_lines(event: _Warning) -> Iterator[str]:
                 "warning: a reader of the cluster's network can connect as a worker, because "
                 f"Spark sends their key unencrypted: set {' and '.join(event.missing)} to true "
                 "(docs/security.md), or require it with --require-encryption"
+            )
+        case CommitDelayed():
+            yield (
+                f"the output of checkpoint {event.checkpoint_id} is not committed yet and is tried "
+                f"again: {event.reason}"
             )
         case SinkWarning():
             yield f"warning: sink {event.sink}: {event.warning}"

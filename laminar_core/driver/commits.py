@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from laminar_core.connectors.base import Committer, Withdrawing
+from laminar_core.driver.events import CommitDelayed
 from laminar_core.driver.hosting import CoordinatorHost
 from laminar_core.driver.publication import LeftOut, committables_of
 from laminar_core.errors import ErrorCode, FencedError, LaminarError, StorageUnavailable
@@ -103,8 +104,8 @@ class CommitQueue:
             except FencedError as error:
                 self._host.fenced(error)
             except StorageUnavailable as error:
-                is_fenced = isinstance(error.__cause__, FencedError)
-                self._host.post(lambda: self._pause(is_fenced=is_fenced))
+                is_fenced, why = isinstance(error.__cause__, FencedError), str(error)
+                self._host.post(lambda: self._pause(why, is_fenced=is_fenced))
             except Exception as error:  # noqa: BLE001 - nobody else would ever see it
                 code = error.code if isinstance(error, LaminarError) else ErrorCode.WORKER_FAILED
                 self._host.fail(code, f"commit of checkpoint {manifest.checkpoint_id}: {error!s}")
@@ -113,7 +114,16 @@ class CommitQueue:
 
         self._executor.submit(run)
 
-    def _pause(self, *, is_fenced: bool) -> None:
+    def _pause(self, why: str, *, is_fenced: bool) -> None:
+        if not self._failed:
+            self._host.notify(
+                CommitDelayed(
+                    time_ms=self._host.now_ms(),
+                    checkpoint_id=self._waiting[0].checkpoint_id,
+                    reason=why,
+                    uncommitted_checkpoints=len(self._waiting),
+                )
+            )
         self._failed = True
         self._numbers = replace(
             self._numbers,

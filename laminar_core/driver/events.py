@@ -228,6 +228,19 @@ class StoreBack(_Event):
     generation: int
 
 
+class CommitDelayed(_Event):
+    """A sink did not take the output of a checkpoint; it is tried again until it does.
+
+    Published at the first attempt that fails, once for each checkpoint.
+    """
+
+    event: Literal["commit-delayed"] = "commit-delayed"
+    checkpoint_id: int
+    reason: str
+    uncommitted_checkpoints: int
+    """Completed checkpoints whose output waits, with this one."""
+
+
 class NotEncrypted(_Event):
     """A reader of the cluster's network can get the workers' key from Spark's traffic."""
 
@@ -302,6 +315,7 @@ JobEvent = (
     | FilesDamaged
     | StoreLost
     | StoreBack
+    | CommitDelayed
     | NotEncrypted
     | SinkWarning
     | ThresholdTooLow

@@ -11,6 +11,7 @@ from laminar_core.driver.events import (
     CheckpointFailed,
     CleanUpFailed,
     CommandAnswered,
+    CommitDelayed,
     DataFlowing,
     FilesDamaged,
     Finished,
@@ -105,6 +106,10 @@ def change(event: JobEvent, **changes) -> JobEvent:
                     "--require-encryption"
                 )
             ],
+        ),
+        (
+            CommitDelayed(time_ms=1, checkpoint_id=7, reason="no broker", uncommitted_checkpoints=1),
+            ["the output of checkpoint 7 is not committed yet and is tried again: no broker"],
         ),
         (STARTED, ["generation 3 starts from checkpoint 7, 2 workers"]),
         (BEGUN, ["generation 3 starts from the beginning, 1 worker"]),

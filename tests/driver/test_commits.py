@@ -3,6 +3,7 @@
 import pytest
 
 from laminar_core.driver.commits import CommitNumbers, CommitQueue, commit_output
+from laminar_core.driver.events import CommitDelayed
 from laminar_core.driver.publication import LeftOut
 from laminar_core.errors import (
     CorruptCheckpointError,
@@ -104,6 +105,21 @@ class TestQueue:
         queue.pass_time_until(1_200)
         assert queue.commits.numbers.uncommitted_checkpoints == 0
         assert queue.commits.numbers.commit_ms == 0, "the second one took no time"
+
+    def test_the_first_failure_of_each_checkpoint_is_told_with_its_reason(self):
+        queue = Queue(UNAVAILABLE, UNAVAILABLE, None, UNAVAILABLE)
+        queue.commits.add(checkpoint(3))
+        queue.commits.add(checkpoint(4))
+        queue.settle()
+        queue.pass_time_until(2_000)
+        assert queue.host.told == [
+            CommitDelayed(
+                time_ms=1_000, checkpoint_id=3, reason=str(UNAVAILABLE), uncommitted_checkpoints=2
+            ),
+            CommitDelayed(
+                time_ms=1_150, checkpoint_id=4, reason=str(UNAVAILABLE), uncommitted_checkpoints=1
+            ),
+        ]
 
     def test_the_pause_has_a_longest_and_starts_anew_after_a_success(self):
         queue = Queue(*[UNAVAILABLE] * 12, None, UNAVAILABLE)

@@ -106,8 +106,19 @@ class _EndsSome(TransactionCommitter):
     def _end(
         self, marker: Marker | None, newest: CheckpointId, transactions: Sequence[OpenTransaction]
     ) -> None:
-        ended = len(transactions) // 2 if newest == STRUCK else len(transactions)
+        ended = len(transactions) // 2 if self._forgets_in(newest) else len(transactions)
         super()._end(marker, newest, transactions[:ended])
+
+    def _forgets_in(self, checkpoint_id: CheckpointId) -> bool:
+        return checkpoint_id == STRUCK
+
+
+class _AlwaysEndsSome(_EndsSome):
+    """Ends half of the transactions of each checkpoint."""
+
+    def _forgets_in(self, checkpoint_id: CheckpointId) -> bool:
+        del checkpoint_id
+        return True
 
 
 def _staged(connection: KafkaConnection, topic: str) -> KafkaSink:
@@ -144,6 +155,11 @@ FLAWED: Mapping[str, Delivery] = {
     "ends-some": Delivery(
         _in_transactions,
         lambda sink, staging, see: _EndsSome(sink, staging, observe=see),
+        ENDING,
+    ),
+    "always-ends-some": Delivery(
+        _in_transactions,
+        lambda sink, staging, see: _AlwaysEndsSome(sink, staging, observe=see),
         ENDING,
     ),
 }

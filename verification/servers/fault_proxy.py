@@ -88,11 +88,14 @@ class FaultProxy:
     watch: Callable[[], Watch] = lambda: lambda _: ()
     fired: Counter[FaultKind] = field(default_factory=Counter[FaultKind])
     """The faults that struck so far."""
+    refused: int = 0
+    """Requests that were refused so far; see ``refuse``."""
     port: int = field(init=False)
     _listening: socket.socket = field(init=False)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _thread: threading.Thread = field(init=False)
     _armed: Fault | None = None
+    _refused_requests: Collection[int] = ()
     _passed_bytes: int = 0
     _late_seconds: float = 0.0
     _is_silent: bool = False
@@ -122,6 +125,10 @@ class FaultProxy:
         """Let ``fault`` strike next, in place of one that has not struck yet."""
         self._do(lambda: self._arm(fault))
 
+    def refuse(self, requests: Collection[int]) -> None:
+        """Break each connection at such a request, which does not arrive, until ``heal``."""
+        self._do(lambda: self._refuse(requests))
+
     def heal(self) -> None:
         """Carry everything again; a fault that has not struck is forgotten."""
         self._do(self._heal)
@@ -149,8 +156,11 @@ class FaultProxy:
     def _arm(self, fault: Fault) -> None:
         self._armed, self._passed_bytes = fault, 0
 
+    def _refuse(self, requests: Collection[int]) -> None:
+        self._refused_requests = frozenset(requests)
+
     def _heal(self) -> None:
-        self._armed, self._late_seconds = None, 0.0
+        self._armed, self._late_seconds, self._refused_requests = None, 0.0, ()
         if self._is_silent:
             self._is_silent = False
             self._break_all()  # Bytes are missing: what they carry makes no sense any more.
@@ -189,6 +199,10 @@ class FaultProxy:
 
     async def _forward(self, wire: _Wire, piece: bytes) -> None:
         requests = wire.watch(piece)
+        if not set(requests).isdisjoint(self._refused_requests):
+            self.refused += 1
+            wire.reset()
+            return
         fault, before = self._armed, self._passed_bytes
         self._passed_bytes += len(piece)
         if fault is not None and _strikes(fault, requests, self._passed_bytes):

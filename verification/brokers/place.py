@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage] - documented
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,  # pyright: ignore[reportPrivateImportUsage] - documented
+)
 
 from laminar_core.connectors.kafka.cluster import Cluster
 from laminar_core.connectors.kafka.connection import KafkaConnection
@@ -99,6 +105,15 @@ class Place:
                 clock.wait_ms(50)
             else:
                 return
+
+    def configure(self, topic: str, **settings: str) -> None:
+        """Change settings of a topic (``_`` for ``.``)."""
+        changes = [
+            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in settings.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=changes)
+        self.admin.incremental_alter_configs([resource])[resource].result(60)
 
     @property
     def admin(self) -> AdminClient:

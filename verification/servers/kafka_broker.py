@@ -120,10 +120,11 @@ class KafkaBroker:
             RuntimeError: it ended, or did not start in time; the message has the end of its log.
         """
         if not (self._folder / "log").exists():
-            self._run("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c")
+            settings = str(self._settings)
+            self._run("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", settings)
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - its own words
-                self._command("kafka.Kafka"), stdout=log, stderr=log, cwd=self._folder
+                self._command("kafka.Kafka", str(self._settings)), stdout=log, stderr=log, cwd=self._folder
             )
         clock = SystemClock()
         deadline_ms = clock.monotonic_ms() + 1000 * START_SECONDS_MAX
@@ -151,6 +152,18 @@ class KafkaBroker:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    def limit_client(self, client_id: str, limits: Mapping[str, int]) -> None:
+        """Throttle clients of this name: ``producer_byte_rate``, ``consumer_byte_rate`` and so on.
+
+        Raises:
+            RuntimeError: the broker did not accept the limits.
+        """
+        to_add = ",".join(f"{name}={limit}" for name, limit in limits.items())
+        self._run(
+            "kafka.admin.ConfigCommand", "--bootstrap-server", self.bootstrap, "--alter",
+            "--entity-type", "clients", "--entity-name", client_id, "--add-config", to_add,
+        )  # fmt: skip
+
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(how)
@@ -159,7 +172,7 @@ class KafkaBroker:
 
     def _command(self, main: str, *words: str) -> list[str]:
         classpath = str(self._jars / "*")
-        return [self._java, *_JVM, "-cp", classpath, main, *words, str(self._settings)]
+        return [self._java, *_JVM, "-cp", classpath, main, *words]
 
     def _run(self, main: str, *words: str) -> None:
         done = subprocess.run(  # noqa: S603 - its own words

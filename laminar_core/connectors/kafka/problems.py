@@ -50,6 +50,11 @@ _WRONG_SETTING = frozenset(
 
 
 _REMEDIES = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic",
+    KafkaError.NOT_ENOUGH_REPLICAS: (
+        "repair the brokers that are missing, or lower min.insync.replicas of the topic"
+    ),
+    KafkaError.KAFKA_STORAGE_ERROR: "look at the disks of the brokers",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "allow this user to read the consumer group {name}",
     KafkaError.SASL_AUTHENTICATION_FAILED: "correct the user or the password",
     KafkaError._AUTHENTICATION: "correct the user or the password",  # noqa: SLF001
@@ -64,7 +69,7 @@ _REMEDIES = {
 
 
 def remedy_of(code: int, name: str = "") -> str:
-    """Return the remedy for an error of access to ``name``, a group or transactional id."""
+    """Return the remedy for an error; ``name`` is a group or transactional id without access."""
     remedy = _REMEDIES.get(code, "correct the credentials or the rights")
     return remedy.format(name=name).rstrip()
 
@@ -78,6 +83,11 @@ def reason_of(error: KafkaError, connection: KafkaConnection) -> str:
 def is_denied(error: KafkaError) -> bool:
     """Whether the cluster refuses these credentials, or what they ask for."""
     return error.code() in _DENIED
+
+
+def has_remedy(error: KafkaError) -> bool:
+    """Whether ``problem_of`` says what to do about it."""
+    return error.code() in _REMEDIES
 
 
 def problem_of(
@@ -100,6 +110,8 @@ def problem_of(
         return FencedError(ErrorCode.FENCED, f"{at}: {why}: another driver has taken over")
     if code in _WRONG_SETTING:
         return ConfigurationError(ErrorCode.INVALID_OPTION, f"{at}: {why}: correct the settings")
+    if has_remedy(error):
+        why = f"{why}: {remedy_of(code)}"
     return StorageUnavailable(ErrorCode.BROKER_UNAVAILABLE, f"{at}: {why}")
 
 

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from laminar_core.connectors.kafka.bounded import bounded
 from laminar_core.connectors.kafka.marker_log import REQUEST_SECONDS_MAX, producer_settings
 from laminar_core.connectors.kafka.open_transactions import OpenTransaction, TransactionalIds
-from laminar_core.connectors.kafka.problems import is_denied, problem_of
+from laminar_core.connectors.kafka.problems import has_remedy, is_denied, problem_of
 from laminar_core.connectors.kafka.producing import failure_of, produce_all
 from laminar_core.connectors.kafka.reports import ClientReports
 from laminar_core.connectors.kafka.transactions import Transactions, TransactionState
@@ -176,7 +176,7 @@ class _Interval:
         """
         if self._failed is None:
             return
-        if is_denied(self._failed):
+        if is_denied(self._failed) or has_remedy(self._failed):
             doing = f"writing to {self._sink.topic}"
             raise problem_of(self._failed, doing, self._sink.cluster, self._name)
         raise self._unavailable(f"{self._failed.name()}: {self._failed.str()}")

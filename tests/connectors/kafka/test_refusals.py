@@ -1,0 +1,125 @@
+"""A broker that throttles, or takes no rows: the job waits, says why, and its output is exact."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from laminar_core.errors import ErrorCode, StorageUnavailable
+from laminar_core.protocol.types import CheckpointId, Generation
+from tests.connectors.kafka.publishing import Job, read_topic, rows
+from tests.connectors.kafka.test_transaction_writer import Subtask
+from tests.connectors.kafka.writing import until
+from verification.brokers.outgoing import DELIVERIES
+from verification.brokers.place import Place
+from verification.brokers.relay_run import RelayRun
+
+LIMITS = {"producer_byte_rate": 1_000, "consumer_byte_rate": 5_000}
+REMEDY = "raise max.message.bytes of the topic"
+WAITING_MAX = 3
+
+
+@pytest.fixture(scope="module")
+def place(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with Place(kafka_jars, tmp_path_factory.mktemp("refusing-broker")) as made:
+        yield made
+
+
+class Throttled:
+    """A client of a name that the broker may throttle, and how often it was told so."""
+
+    def __init__(self, place: Place, client_id: str) -> None:
+        self.count = 0
+        self._topic = place.new_topic(1)
+        settings: dict[str, Any] = {
+            "bootstrap.servers": place.broker.bootstrap,
+            "client.id": client_id,
+            "throttle_cb": self._note,
+        }
+        self._producer = Producer(settings)
+
+    def is_told(self) -> bool:
+        self._producer.produce(self._topic, b"x")
+        self._producer.flush(60)
+        return self.count > 0
+
+    def _note(self, event: object) -> None:
+        del event
+        self.count += 1
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_job_that_is_throttled_goes_on_slowly(
+    place: Place, tmp_path: Path, delivery: str
+) -> None:
+    client_id = f"throttled-{delivery}"
+    place.broker.limit_client(client_id, LIMITS)
+    run = RelayRun(place, tmp_path, delivery, rows=800, client={"client.id": client_id})
+    run.feed()
+    with run.start() as driver:
+        driver.wait_for("reading all rows", run.has_read_all)
+        until(Throttled(place, client_id).is_told)
+        driver.stop()
+        assert not [each for each in driver.events if each["event"] == "generation-failed"]
+    assert run.verdict().is_exact
+
+
+def test_rows_that_the_topic_does_not_take_wait_until_it_does(place: Place, tmp_path: Path) -> None:
+    run = RelayRun(place, tmp_path, "staged", max_uncommitted=WAITING_MAX)
+    run.feed()
+    with run.start() as driver:
+        driver.wait_for("a commit", _has_committed)
+        place.configure(run.sink, max_message_bytes="100")
+        run.feed()
+        delayed = driver.wait_for("a delay", lambda event: event["event"] == "commit-delayed")
+        assert "\n" not in delayed["reason"]
+        assert delayed["reason"].endswith(REMEDY)
+        driver.wait_for(
+            "as many waiting as may",
+            lambda event: event.get("uncommitted_checkpoints", 0) >= WAITING_MAX,
+        )
+        unread = run.total
+        run.feed()
+        for _ in range(3):  # Reports of progress: the sources pause meanwhile.
+            found = driver.wait_for("progress", lambda event: event["event"] == "progress")
+            assert found["rows_in"] == unread
+            assert found["uncommitted_checkpoints"] <= WAITING_MAX + 1
+        place.configure(run.sink, max_message_bytes="1000000")
+        run.finish(driver)
+        told = [each for each in driver.events if each["event"] == "commit-delayed"]
+        assert len({each["checkpoint_id"] for each in told}) == len(told), "once for each"
+        assert not [each for each in driver.events if each["event"] == "generation-failed"]
+    assert run.verdict().is_exact
+
+
+def test_a_checkpoint_that_the_topic_does_not_take_is_published_whole_or_not(place: Place) -> None:
+    job = Job(place.broker.bootstrap, place.new_topic(2))
+    committer = job.recover(1, 0)
+    place.configure(job.topic, max_message_bytes="100")
+    job.stage(1)
+    with pytest.raises(StorageUnavailable, match=REMEDY) as refused:
+        job.publish(1, committer)
+    assert refused.value.code is ErrorCode.BROKER_UNAVAILABLE
+    assert "\n" not in str(refused.value)
+    assert read_topic(job.kafka, job.topic) == []
+    place.configure(job.topic, max_message_bytes="1000000")
+    committer.take_over(Generation(1))
+    job.publish(1, committer)
+    assert sorted(job.ids()) == job.expected(1)
+
+
+def test_a_worker_whose_rows_the_topic_does_not_take_says_so(place: Place) -> None:
+    topic = place.new_topic(1)
+    subtask = Subtask(place.broker.bootstrap, topic)
+    place.configure(topic, max_message_bytes="100")
+    subtask.writer.write(rows(0))
+    with pytest.raises(StorageUnavailable, match=REMEDY) as refused:
+        subtask.writer.snapshot(CheckpointId(1))()
+    assert f"writing to {topic}: MSG_SIZE_TOO_LARGE" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def _has_committed(event: dict[str, Any]) -> bool:
+    return event["event"] == "progress" and event["commit_ms"] is not None

@@ -79,7 +79,7 @@ audit: $(READY)  ## known vulnerabilities of what is locked, looked up now
 bench: $(READY)  ## all benchmarks, as JSON
 	@$(BIN)/laminar bench --json
 
-CAMPAIGNS := test-all campaign-seeds campaign-worlds campaign-corruptions campaign-forgeries campaign-messages campaign-brokers kill-campaign
+CAMPAIGNS := test-all campaign-seeds campaign-worlds campaign-corruptions campaign-forgeries campaign-messages campaign-brokers campaign-kills kill-campaign
 .PHONY: $(filter-out test-all,$(CAMPAIGNS))
 SEEDS ?= 20000
 WORLDS ?= all
@@ -87,6 +87,7 @@ CORRUPTIONS ?= 10000
 FORGERIES ?= 1000
 MESSAGES ?= 5000
 CASES ?= 200
+KILLS ?= 100
 MINUTES ?= 60
 SEED ?= 1
 
@@ -110,6 +111,9 @@ campaign-messages: $(READY)
 
 campaign-brokers: $(READY)
 	@$(BIN)/python -m verification brokers --cases $(CASES) --seed $(SEED)
+
+campaign-kills: $(READY)
+	@$(BIN)/python -m verification kills --cases $(KILLS) --seed $(SEED)
 
 kill-campaign: $(READY)  ## real processes of a stream, killed and stopped in every phase (MINUTES=60 SEED=1)
 	@$(BIN)/python -m tests.spark.kill_campaign --minutes $(MINUTES) --seed $(SEED)

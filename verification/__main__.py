@@ -5,6 +5,7 @@ import click
 from verification.commands.brokers import brokers
 from verification.commands.corruptions import corruptions
 from verification.commands.forgeries import forgeries
+from verification.commands.kills import kills
 from verification.commands.messages import messages
 from verification.commands.splits import splits
 from verification.commands.worlds import worlds
@@ -15,13 +16,13 @@ def verification() -> None:
     """Verify the checkpoint protocol and the store: every order, every damage, every forgery.
 
     And the decoders of foreign bytes: every message for what it is. And connectors, while a
-    broker fails.
+    broker fails, or a process is killed.
 
     Random faults in whole jobs are a command of the product: laminar simulate.
     """
 
 
-for _command in (worlds, corruptions, forgeries, messages, splits, brokers):
+for _command in (worlds, corruptions, forgeries, messages, splits, brokers, kills):
     verification.add_command(_command)
 
 if __name__ == "__main__":

@@ -108,8 +108,8 @@ def change(event: JobEvent, **changes) -> JobEvent:
             ],
         ),
         (
-            CommitDelayed(time_ms=1, checkpoint_id=7, reason="no broker", uncommitted_checkpoints=1),
-            ["the output of checkpoint 7 is not committed yet and is tried again: no broker"],
+            CommitDelayed(time_ms=1, checkpoint_id=7, reason="down", uncommitted_checkpoints=1),
+            ["the output of checkpoint 7 is not committed yet and is tried again: down"],
         ),
         (STARTED, ["generation 3 starts from checkpoint 7, 2 workers"]),
         (BEGUN, ["generation 3 starts from the beginning, 1 worker"]),

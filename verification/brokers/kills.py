@@ -5,15 +5,15 @@ followed by another one; one that sleeps is taken over, and wakes when its succe
 checkpoint. The successor of a worker is the driver's to start.
 """
 
-import os
 import random
-import select
 import signal
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
+
+import psutil
 
 from laminar_core.host.clock import SystemClock
 from verification.brokers.judge import Verdict
@@ -29,8 +29,8 @@ ROUNDS = 6
 _CASE_SECONDS_MAX = 240
 _WAKES_SECONDS_MAX = 60
 _TIMEOUT = "40 seconds"
-"""Of transactions of workers: a worker that is killed with its driver leaves one open, and readers
-wait behind it for so long."""
+"""Timeout of the transactions of workers. A worker that is killed with its driver leaves one open,
+and readers wait behind it until the broker aborts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def draw_kill(seed: int) -> KillCase:
     who: Who = rng.choice(["driver", "driver", "worker"])
     step = rng.choice(DELIVERIES[delivery].steps if who == "driver" else WORKER_STEPS)
     act: Act = rng.choice(["dies", "dies", "sleeps"])
-    number = 1 if step in ("taken-over", "restored") else rng.randint(1, 3)
+    number = 1 if step in ("taken-over", "opened") else rng.randint(1, 3)
     return KillCase(seed, delivery, who, Strike(step, act, number), rng.choice([1, 2, 3]))
 
 
@@ -63,9 +63,7 @@ def run_kill(place: Place, folder: Path, case: KillCase) -> Verdict:
     """Run a case, and judge what readers of committed messages see."""
     problem: str | None = None
     timeout = None if case.delivery in ("staged", "no-marker", "marker-outside") else _TIMEOUT
-    run = RelayRun(
-        place, folder, case.delivery, workers=case.workers, transaction_timeout=timeout
-    )
+    run = RelayRun(place, folder, case.delivery, workers=case.workers, transaction_timeout=timeout)
     run.strikes.arm(case.strike)
     with _Attack(run, case) as attack:
         try:
@@ -88,7 +86,7 @@ class _Attack:
         self._sleeper: RelayDriver | None = None
         self._has_woken = False
 
-    def __enter__(self) -> "_Attack":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -150,19 +148,23 @@ class _Attack:
         if self._case.who == "worker" and pid in driver.workers:
             return
         self._has_woken = True
-        if not _ends_awake(pid):
+        if self._sleeper is not None:
+            self._sleeper.signal(signal.SIGCONT)
+            while self._sleeper.next()["event"] != "over":
+                pass
+        elif not _ends_awake(pid):
             raise RelayError(f"process {pid} woke and goes on: {driver.said()}")
 
 
 def _ends_awake(pid: int) -> bool:
-    """Wake a process; return whether it ends: it has been replaced."""
-    with suppress(ProcessLookupError):
-        descriptor = os.pidfd_open(pid)
+    """Wake a worker; return whether it ends: it has been replaced."""
+    with suppress(psutil.NoSuchProcess):
+        worker = psutil.Process(pid)
+        worker.resume()
         try:
-            os.kill(pid, signal.SIGCONT)
-            return bool(select.select([descriptor], [], [], _WAKES_SECONDS_MAX)[0])
-        finally:
-            os.close(descriptor)
+            worker.wait(_WAKES_SECONDS_MAX)
+        except psutil.TimeoutExpired:
+            return False
     return True
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from laminar_core.connectors.base import CommitListener, Committer, SinkWriter
 from laminar_core.connectors.kafka import KafkaConnection, KafkaSource
 from laminar_core.connectors.kafka.sink import KafkaSink
+from laminar_core.connectors.outlook import Promise
 from laminar_core.driver.events import JobEvent
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.options import JobOptions
@@ -21,7 +22,6 @@ from laminar_core.driver.restart import FixedDelay
 from laminar_core.driver.supervisor import Supervisor
 from laminar_core.errors import LaminarError
 from laminar_core.host.clock import SystemClock
-from laminar_core.connectors.outlook import Promise
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
@@ -33,7 +33,7 @@ from verification.brokers.strikes import reach
 from verification.processes.cluster import ProcessCluster
 
 COLUMNS = pa.schema([("id", pa.int64()), ("key", pa.int64())])
-WORKER_STEPS = ("restored", "written", "barrier", "pre-committed", "told")
+WORKER_STEPS = ("opened", "written", "barrier", "pre-committed", "told")
 """The steps of a writer; ``told``: it knows that a commit is recorded."""
 REFUSED_CODE = 2
 _SILENCE_MS = 4_000
@@ -86,7 +86,6 @@ class _SteppedWriter:
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         self._writer.restore(snapshots)
-        reach("restored")
 
     def committed(self, checkpoint_id: CheckpointId) -> None:
         if isinstance(self._writer, CommitListener):
@@ -117,11 +116,13 @@ class SteppedSink:
 
     def open(self, context: SubtaskContext, schema: pa.Schema) -> SinkWriter:
         """Create the writer."""
-        return _SteppedWriter(self._sink.open(context, schema))
+        writer = _SteppedWriter(self._sink.open(context, schema))
+        reach("opened")
+        return writer
 
     def committer(self, staging: StagingArea) -> Committer:
         """Return the committer."""
-        return delivery_of(self._delivery).committer(self._sink, staging, reach)
+        return delivery_of(self._delivery).committer(self._sink, staging, _reach)
 
 
 def delivery_of(name: str) -> Delivery:
@@ -132,9 +133,9 @@ def delivery_of(name: str) -> Delivery:
 def plan_of(settings: RelaySettings) -> Pipeline:
     """Return the pipeline."""
     connection = KafkaConnection(settings.bootstrap, settings.client)
-    kind: Literal["staged", "transaction"] = delivery_of(settings.delivery).sink(
-        connection, settings.sink
-    ).delivery
+    kind: Literal["staged", "transaction"] = (
+        delivery_of(settings.delivery).sink(connection, settings.sink).delivery
+    )
     sink = KafkaSink(
         connection, settings.sink, key="key", delivery=kind,
         transaction_timeout=settings.transaction_timeout,
@@ -173,6 +174,11 @@ def run(settings: RelaySettings) -> int:
         print(error, file=sys.stderr)  # noqa: T201
         return REFUSED_CODE
     return 0
+
+
+def _reach(step: str) -> None:
+    """Come to a step of the driver, which says so before it falls asleep."""
+    reach(step, lambda: print('{"event":"asleep"}', flush=True))  # noqa: T201 - as below
 
 
 def _print(event: JobEvent) -> None:

@@ -32,7 +32,7 @@ class RelayDriver:
         self, settings: RelaySettings, log: Path, environment: Mapping[str, str] | None = None
     ) -> None:
         self.events: list[JsonEvent] = []
-        """The events so far, and last ``{"event": "asleep"}`` or ``{"event": "over"}``."""
+        """The events so far. One that falls asleep says ``asleep``; the last one is ``over``."""
         self._queue: queue.SimpleQueue[JsonEvent] = queue.SimpleQueue()
         self._log = log
         with log.open("ab") as errors:
@@ -42,7 +42,9 @@ class RelayDriver:
                 env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
                 start_new_session=True,
             )  # fmt: skip
-        self._threads = [threading.Thread(target=act, daemon=True) for act in (self._read, self._watch)]
+        self._threads = [
+            threading.Thread(target=act, daemon=True) for act in (self._read, self._watch)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -134,11 +136,5 @@ class RelayDriver:
                 self._queue.put(json.loads(line))
 
     def _watch(self) -> None:
-        """Say when it is stopped, and when it is over."""
-        flags = os.WEXITED | os.WSTOPPED | os.WNOWAIT
-        with suppress(ChildProcessError):  # Whoever ended it may have waited for it already.
-            found = os.waitid(os.P_PID, self._process.pid, flags)
-            if found is not None and found.si_code == os.CLD_STOPPED:
-                self._queue.put({"event": "asleep"})
-                os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        self._process.wait()
         self._queue.put({"event": "over"})

@@ -34,7 +34,12 @@ class RelayRun:
     """
 
     def __init__(
-        self, place: Place, folder: Path, delivery: str, rows: int = 20, **settings: Any  # noqa: ANN401 - fields
+        self,
+        place: Place,
+        folder: Path,
+        delivery: str,
+        rows: int = 20,
+        **settings: Any,  # noqa: ANN401 - fields
     ) -> None:
         self._place = place
         name = f"relay-{next(_NUMBERS)}"

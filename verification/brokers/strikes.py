@@ -8,6 +8,7 @@ import json
 import os
 import signal
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -38,7 +39,7 @@ class Strikes:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the processes need to know."""
+        """Environment variables that tell processes where the strikes are."""
         return {VARIABLE: str(self.folder)}
 
     def arm(self, strike: Strike) -> None:
@@ -56,7 +57,7 @@ class Strikes:
             return None
 
 
-def reach(step: str) -> None:
+def reach(step: str, before_sleep: Callable[[], None] = lambda: None) -> None:
     """Note that this process comes to a step; it may not return."""
     folder = os.environ.get(VARIABLE)
     if folder is None:
@@ -76,4 +77,6 @@ def reach(step: str) -> None:
     draft = Path(folder) / f"fired-{os.getpid()}"
     draft.write_text(str(os.getpid()))
     draft.rename(Path(folder) / "fired")
+    if strike.act == "sleeps":
+        before_sleep()
     os.kill(os.getpid(), _SIGNALS[strike.act])

@@ -66,9 +66,10 @@ def _run(place: "Place", seeds: range, *, as_json: bool) -> bool:
         case = draw(seed)
         verdict = run(place, case)
         fired[case.as_dict()["event"]] += bool(verdict.fired)
-        wrong += _count(case.as_dict(), verdict, totals, as_json=as_json)
+        again = f"brokers --cases 1 --seed {seed}"
+        wrong += count(case.as_dict(), verdict, totals, again=again, as_json=as_json)
     for name, act in LOSSES.items():
-        wrong += _count({"loss": name}, act(place), totals, as_json=as_json)
+        wrong += count({"loss": name}, act(place), totals, as_json=as_json)
     missed = [name for name, act in CANARIES.items() if act(place).is_exact]
     said = {
         "cases": len(seeds), "wrong": wrong, **totals, "events": dict(fired),
@@ -88,16 +89,24 @@ def _run(place: "Place", seeds: range, *, as_json: bool) -> bool:
     return not wrong and not missed
 
 
-def _count(
-    what: dict[str, object], verdict: "Verdict", totals: Counter[str], *, as_json: bool
+def count(
+    what: dict[str, object],
+    verdict: "Verdict",
+    totals: Counter[str],
+    *,
+    again: str = "",
+    as_json: bool,
 ) -> bool:
-    """Add a verdict to the totals; say it if it is wrong; return whether it is."""
+    """Add a verdict to the totals; say it if it is wrong; return whether it is.
+
+    ``again`` are the words that run the case again; empty: there are none.
+    """
     for name in ("rows", "lost", "doubled", "foreign", "disordered", "fired"):
         totals[name] += int(getattr(verdict, name))
     if as_json:
         click.echo(json.dumps({"case": what, "verdict": verdict.as_dict()}))
     elif not verdict.is_exact:
         click.echo(f"WRONG: {what}: {verdict.as_dict()}")
-        if "seed" in what:
-            click.echo(f"  again: python -m verification brokers --cases 1 --seed {what['seed']}")
+        if again:
+            click.echo(f"  again: python -m verification {again}")
     return not verdict.is_exact

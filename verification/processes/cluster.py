@@ -61,7 +61,8 @@ def run_worker(deployment: Deployment, index: int) -> None:
 class ProcessStage:
     """The workers of one generation: if one of them dies, the others are killed.
 
-    One that is stopped (SIGSTOP) is left: as on a machine that nobody reaches, it may go on.
+    A worker that is stopped (SIGSTOP) is not killed. It stands for one on a machine that the driver
+    cannot reach, and may continue later.
     """
 
     def __init__(self, deployment: Deployment) -> None:

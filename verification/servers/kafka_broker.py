@@ -124,7 +124,10 @@ class KafkaBroker:
             self._run("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", settings)
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - its own words
-                self._command("kafka.Kafka", str(self._settings)), stdout=log, stderr=log, cwd=self._folder
+                self._command("kafka.Kafka", str(self._settings)),
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
             )
         clock = SystemClock()
         deadline_ms = clock.monotonic_ms() + 1000 * START_SECONDS_MAX

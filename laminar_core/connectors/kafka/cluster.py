@@ -202,7 +202,7 @@ class Cluster:
         """Return the result, or None if the subject is not there and ``absent`` allows that."""
         try:
             with explained(doing, self._connection):
-                return answer.result()
+                return self._reports.result_of(answer, lambda: self._admin.poll(0))
         except StorageUnavailable as error:
             cause = error.__cause__
             if absent and cause is not None and _is_not_there(cause.args[0]):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 REQUEST_SECONDS_MAX = 20
 RENEW_MS = 86_400_000
 """Brokers forget the offsets of a group that is not renewed, after seven days by default."""
+_ASKED_SECONDS = 2
+"""Time for one request for the marker."""
 _MOMENT_MS = 200
 _PATIENCE = 50
 _NOT_READY = {
@@ -89,7 +91,11 @@ class MarkerLog:
             )
             try:
                 limit = REQUEST_SECONDS_MAX
-                bounded(lambda: producer.init_transactions(limit), limit)
+                bounded(
+                    lambda: producer.init_transactions(limit),
+                    limit,
+                    refusal=lambda: self._reports.refusal(lambda: producer.poll(0)),
+                )
             except KafkaException:
                 producer.poll(0)  # It calls back with its reports.
                 raise
@@ -174,15 +180,26 @@ class MarkerLog:
         place = TopicPartition(self._sink.topic, 0)
         for _ in range(_PATIENCE):
             try:
-                (found,) = self.consumer().committed([place], timeout=REQUEST_SECONDS_MAX)
+                return self._ask_for_offset(place)
             except KafkaException as error:
                 if error.args[0].code() not in _NOT_READY:
                     raise
                 self._clock.wait_ms(_MOMENT_MS)
+        return self._ask_for_offset(place)
+
+    def _ask_for_offset(self, place: TopicPartition) -> TopicPartition:
+        """Ask again and again, because the client reports only between two requests."""
+        for left_seconds in range(REQUEST_SECONDS_MAX, 0, -_ASKED_SECONDS):
+            try:
+                (found,) = self.consumer().committed([place], timeout=_ASKED_SECONDS)
+            except KafkaException as error:
+                is_silent = error.args[0].code() == KafkaError._TIMED_OUT  # noqa: SLF001 - public
+                self._reports.listen_to(self.consumer())
+                if not is_silent or self._reports.is_refused or left_seconds <= _ASKED_SECONDS:
+                    raise
             else:
                 return found
-        (found,) = self.consumer().committed([place], timeout=REQUEST_SECONDS_MAX)
-        return found
+        raise AssertionError("the last attempt returns or raises")
 
     def consumer(self) -> Consumer:
         """Return a client that reads the marker; it never joins the group.

@@ -4,11 +4,14 @@ A broker that refuses, or whose certificate is not trusted, looks like one that 
 request times out. Only what the client reports meanwhile has the cause.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import TypeVar
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from laminar_core.connectors.kafka.bounded import LOOK_SECONDS
 from laminar_core.connectors.kafka.connection import KafkaConnection
 from laminar_core.connectors.kafka.problems import (
     explained,
@@ -27,6 +30,13 @@ _NO_CAUSE = frozenset(
 """Reports that only repeat the timeout."""
 
 
+REFUSED_LOOKS = 10
+"""How often a refusal is seen again, a tenth of a second apart, until it counts: another broker may
+still answer, or a broker that has just started may not know its users yet."""
+
+T = TypeVar("T")
+
+
 class ClientReports:
     """Reports of the clients of one sink or cluster, since the last request that succeeded."""
 
@@ -36,6 +46,7 @@ class ClientReports:
         """Name of the consumer group or the transactional id that the clients use."""
         self._denied: KafkaError | None = None
         self._last: KafkaError | None = None
+        self._looks = 0
 
     def note(self, error: KafkaError) -> None:
         """Remember a report; it is the callback ``error_cb`` of a client."""
@@ -53,6 +64,36 @@ class ClientReports:
     def clear(self) -> None:
         """Forget all reports: a request has succeeded."""
         self._denied = self._last = None
+        self._looks = 0
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the cluster refused a request since the last one that succeeded."""
+        return self._denied is not None
+
+    def refusal(self, listen: Callable[[], object]) -> KafkaException | None:
+        """Let the client report; return what the cluster refuses, once it has stood for a while.
+
+        So a request need not wait until its time is over. ``listen`` makes the client report.
+        """
+        listen()
+        if self._denied is None:
+            return None
+        self._looks += 1
+        return KafkaException(self._denied) if self._looks >= REFUSED_LOOKS else None
+
+    def result_of(self, answer: "Future[T]", listen: Callable[[], object]) -> T:
+        """Return the result of a request, as soon as it is there.
+
+        Raises:
+            KafkaException: the request failed, or the cluster refuses it.
+        """
+        while True:
+            try:
+                return answer.result(LOOK_SECONDS)
+            except TimeoutError:
+                if (refused := self.refusal(listen)) is not None:
+                    raise refused from None
 
     def with_cause(self, error: StorageUnavailable, doing: str) -> LaminarError:
         """Return the error with the cause that was reported, or as it is if none was."""

@@ -229,7 +229,12 @@ class _Interval:
         }
         producer = Producer(settings)
         try:
-            bounded(lambda: producer.init_transactions(REQUEST_SECONDS_MAX), REQUEST_SECONDS_MAX)
+            limit = REQUEST_SECONDS_MAX
+            bounded(
+                lambda: producer.init_transactions(limit),
+                limit,
+                refusal=lambda: self._reports.refusal(lambda: producer.poll(0)),
+            )
         except KafkaException:
             producer.poll(0)  # It calls back with its reports.
             raise

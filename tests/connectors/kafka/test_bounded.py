@@ -25,6 +25,15 @@ def test_its_error_is_raised_as_it_is() -> None:
     assert raised.value is error
 
 
+def test_a_call_is_given_up_as_soon_as_it_is_refused() -> None:
+    for_ever = threading.Event()
+    looks: list[KafkaException | None] = [None, KafkaException(KafkaError(KafkaError._FENCED))]
+    with pytest.raises(KafkaException) as raised:
+        bounded(for_ever.wait, 10_000, refusal=lambda: looks.pop(0))
+    assert raised.value.args[0].code() == KafkaError._FENCED
+    for_ever.set()
+
+
 def test_a_call_that_never_returns_is_given_up() -> None:
     for_ever = threading.Event()
     with pytest.raises(KafkaException) as raised:

@@ -1,10 +1,12 @@
 """The cause that a client reports is part of the error, until a request succeeds."""
 
+from concurrent.futures import Future
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from laminar_core.connectors.kafka.connection import KafkaConnection
-from laminar_core.connectors.kafka.reports import ClientReports
+from laminar_core.connectors.kafka.reports import REFUSED_LOOKS, ClientReports
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 
 AT = KafkaConnection("broker:9092", secrets={"sasl.password": "LAMINAR_TEST_PASSWORD"})
@@ -44,6 +46,27 @@ def test_who_is_refused_is_told_so_and_not_that_nobody_answers():
     assert isinstance(error, ConfigurationError)
     assert error.code is ErrorCode.BROKER_ACCESS_DENIED
     assert str(error).endswith("allow this user to read the consumer group laminar.payments.out")
+
+
+def test_a_refusal_counts_once_it_has_stood_for_a_while():
+    reports = ClientReports(AT)
+    denied = KafkaError(KafkaError._AUTHENTICATION)
+    assert reports.refusal(lambda: reports.note(SILENT)) is None
+    seen = [reports.refusal(lambda: reports.note(denied)) for _ in range(REFUSED_LOOKS)]
+    assert seen[:-1] == [None] * (REFUSED_LOOKS - 1)
+    assert seen[-1] is not None
+    reports.clear()
+    assert reports.refusal(lambda: None) is None
+
+
+def test_a_request_that_is_refused_is_not_waited_for():
+    reports, answer = ClientReports(AT), Future[int]()
+    denied = KafkaError(KafkaError._AUTHENTICATION)
+    with pytest.raises(KafkaException) as refused:
+        reports.result_of(answer, lambda: reports.note(denied))
+    assert refused.value.args[0] is denied
+    answer.set_result(7)
+    assert reports.result_of(answer, lambda: None) == 7
 
 
 def test_a_request_that_succeeds_makes_reports_old():

@@ -242,6 +242,35 @@ def all_refused(connection: KafkaConnection, code: ErrorCode) -> list[str]:
 
 
 @pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have requests wait for longer than a test may take."""
+    for module in (cluster, marker_log, transaction_writer):
+        monkeypatch.setattr(module, "REQUEST_SECONDS_MAX", 1_000)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("client", [read, take_over])
+def test_a_wrong_password_is_told_at_once(
+    secured_kafka: SecuredKafka,
+    monkeypatch: pytest.MonkeyPatch,
+    client: Callable[[KafkaConnection, str], object],
+) -> None:
+    connection = secured_kafka.connection(secured_kafka.user())
+    monkeypatch.setenv(VARIABLE, WRONG)
+    said = refused(lambda: client(connection, "t"))
+    assert "correct the user or the password" in said
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_right_that_a_sink_misses_is_told_at_once(secured_kafka: SecuredKafka) -> None:
+    topic = secured_kafka.topic()
+    rights = [right for right in documented("sink", topic) if right[0] != "GROUP"]
+    connection = secured_kafka.connection(secured_kafka.user(*rights))
+    said = refused(lambda: publish(connection, topic))
+    assert said.endswith(f"allow this user to read the consumer group laminar.payments.out-{topic}")
+
+
+@pytest.fixture
 def collected(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Collect the sockets that kafka-python forgets to close; its log would hold them longer."""
     caplog.set_level(logging.CRITICAL + 1, "kafka")

@@ -6,7 +6,7 @@
 import itertools
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
+    ConfigEntry,  # pyright: ignore[reportPrivateImportUsage] - documented
+    ConfigResource,  # pyright: ignore[reportPrivateImportUsage] - documented
     NewTopic,  # pyright: ignore[reportPrivateImportUsage] - documented
 )
 
@@ -39,9 +39,11 @@ _IMPATIENT = {
 class Place:
     """A broker and its proxy; a context manager. Cases have topics of their own."""
 
-    def __init__(self, jars: Path, folder: Path) -> None:
+    def __init__(
+        self, jars: Path, folder: Path, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.proxy = FaultProxy(watch=KafkaRequests)
-        self.broker = KafkaBroker(jars, folder, proxy_port=self.proxy.port)
+        self.broker = KafkaBroker(jars, folder, self.proxy.port, settings)
         self.proxy.target = self.broker.proxied_port
         self.connection = KafkaConnection(self.proxy.address, _IMPATIENT)
         """Through the proxy, with timeouts that fit the faults."""

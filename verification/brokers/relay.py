@@ -36,7 +36,8 @@ COLUMNS = pa.schema([("id", pa.int64()), ("key", pa.int64())])
 WORKER_STEPS = ("opened", "written", "barrier", "pre-committed", "told")
 """The steps of a writer; ``told``: it knows that a commit is recorded."""
 REFUSED_CODE = 2
-_SILENCE_MS = 4_000
+_REGISTER_MS, _SILENCE_MS = 30_000, 4_000
+"""A worker that sleeps is replaced within seconds, and not within minutes."""
 
 
 class RelaySettings(BaseModel):
@@ -161,12 +162,16 @@ def run(settings: RelaySettings) -> int:
         ),
         restart=FixedDelay(attempts=100, pause_ms=50),
         take_over=settings.take_over,
-        deadlines=Deadlines(silence_ms=_SILENCE_MS),
+        deadlines=Deadlines(register_ms=_REGISTER_MS, silence_ms=_SILENCE_MS),
     )
     store = CheckpointStore.open(settings.store, settings.job)
     plan = plan_of(settings).plan()
     supervisor = Supervisor(ProcessCluster(), plan, options, store, SystemClock(), _print)
-    signal.signal(signal.SIGTERM, lambda *_: supervisor.stop())
+
+    def stop(*_: object) -> None:
+        supervisor.stop()
+
+    signal.signal(signal.SIGTERM, stop)
     try:
         supervisor.run()
     except LaminarError as error:

@@ -30,6 +30,7 @@ class RelayRun:
         folder: for the store, the logs and the strikes.
         delivery: a name in ``DELIVERIES`` or ``FLAWED``.
         rows: of each partition of the input, and round.
+        sink: the topic to write to; None: one is created.
         settings: more fields of ``RelaySettings``.
     """
 
@@ -39,6 +40,7 @@ class RelayRun:
         folder: Path,
         delivery: str,
         rows: int = 20,
+        sink: str | None = None,
         **settings: Any,  # noqa: ANN401 - fields
     ) -> None:
         self._place = place
@@ -46,7 +48,7 @@ class RelayRun:
         self._folder = folder / name
         self._folder.mkdir(parents=True)
         self.strikes = Strikes(self._folder / "strikes")
-        self.source, self.sink = place.new_topic(2), place.new_topic(2)
+        self.source, self.sink = place.new_topic(2), sink or place.new_topic(2)
         self._partitions, self._rows = 2, rows
         self._written: dict[int, int] = defaultdict(int)
         client = dict(place.connection.settings) | settings.pop("client", {})

@@ -26,10 +26,10 @@ _JVM = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )  # fmt: skip
 _SETTINGS = """\
-process.roles=broker,controller
-node.id=1
+process.roles={roles}
+node.id={node}
 controller.quorum.voters=1@{host}:{controller}
-listeners=PLAINTEXT://{host}:{broker},CONTROLLER://{host}:{controller}{more_listeners}
+listeners=PLAINTEXT://{host}:{broker}{more_listeners}
 advertised.listeners=PLAINTEXT://{host}:{broker}{more_advertised}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT,SECURED:SASL_SSL
 controller.listener.names=CONTROLLER
@@ -59,6 +59,7 @@ class KafkaBroker:
         proxy_port: a port of loopback where a proxy carries connections to ``proxied_port``.
             Clients that bootstrap there are sent there for everything.
         settings: more lines of ``server.properties``.
+        beside: the first broker of a cluster, if this one is its second, without a controller.
         secured: whether it has one more listener, with TLS, passwords and rights.
     """
 
@@ -69,6 +70,7 @@ class KafkaBroker:
         proxy_port: int | None = None,
         settings: Mapping[str, str] | None = None,
         *,
+        beside: Self | None = None,
         secured: bool = False,
     ) -> None:
         self._jars = jars
@@ -76,8 +78,12 @@ class KafkaBroker:
         self._process: subprocess.Popen[bytes] | None = None
         self._java = str(ensure_java() / "bin" / "java")
         self._port, controller, self.proxied_port, secured_port = free_ports(4)
+        self._controller = controller if beside is None else beside._controller
         folder.mkdir(parents=True, exist_ok=True)
-        listeners = advertised = ""
+        listeners, advertised = f",CONTROLLER://{HOST}:{controller}", ""
+        roles, node = "broker,controller", 1
+        if beside is not None:
+            listeners, roles, node = "", "broker", 2
         more = dict(settings or {})
         if proxy_port is not None:
             listeners += f",PROXIED://{HOST}:{self.proxied_port}"
@@ -90,8 +96,8 @@ class KafkaBroker:
             more = secured_settings(certificates) | more
         self.secured_bootstrap = f"{HOST}:{secured_port}"
         text = _SETTINGS.format(
-            host=HOST, broker=self._port, controller=controller, folder=folder,
-            more_listeners=listeners, more_advertised=advertised,
+            host=HOST, broker=self._port, controller=self._controller, folder=folder,
+            roles=roles, node=node, more_listeners=listeners, more_advertised=advertised,
         )  # fmt: skip
         self._settings = folder / "server.properties"
         self._settings.write_text(text + "".join(f"{k}={v}\n" for k, v in more.items()))

@@ -155,7 +155,9 @@ class KafkaCommitter:
                 raise StorageUnavailable(
                     ErrorCode.BROKER_UNAVAILABLE,
                     f"Kafka at {self._sink.cluster.bootstrap} did not take all messages of "
-                    f"checkpoint {checkpoint_id} in {self._sink.transaction_timeout_ms} ms",
+                    f"checkpoint {checkpoint_id} in {self._sink.transaction_timeout_ms} ms: look "
+                    f"for replicas of {self._sink.topic} that are missing (min.insync.replicas), "
+                    "and for full disks",
                 )
             self._observe("flushed")
             self.markers.send(marker)

@@ -51,10 +51,6 @@ _WRONG_SETTING = frozenset(
 
 _REMEDIES = {
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic",
-    KafkaError.NOT_ENOUGH_REPLICAS: (
-        "repair the brokers that are missing, or lower min.insync.replicas of the topic"
-    ),
-    KafkaError.KAFKA_STORAGE_ERROR: "look at the disks of the brokers",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "allow this user to read the consumer group {name}",
     KafkaError.SASL_AUTHENTICATION_FAILED: "correct the user or the password",
     KafkaError._AUTHENTICATION: "correct the user or the password",  # noqa: SLF001

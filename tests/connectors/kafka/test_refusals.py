@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.protocol.types import CheckpointId, Generation
@@ -15,8 +16,11 @@ from tests.connectors.kafka.writing import until
 from verification.brokers.outgoing import DELIVERIES
 from verification.brokers.place import Place
 from verification.brokers.relay_run import RelayRun
+from verification.servers.kafka_broker import KafkaBroker
 
 LIMITS = {"producer_byte_rate": 1_000, "consumer_byte_rate": 5_000}
+QUICK = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+"""Settings with which a broker that is gone is missed soon."""
 REMEDY = "raise max.message.bytes of the topic"
 WAITING_MAX = 3
 
@@ -92,6 +96,49 @@ def test_rows_that_the_topic_does_not_take_wait_until_it_does(place: Place, tmp_
         assert len({each["checkpoint_id"] for each in told}) == len(told), "once for each"
         assert not [each for each in driver.events if each["event"] == "generation-failed"]
     assert run.verdict().is_exact
+
+
+def test_a_topic_without_enough_replicas_is_waited_for(kafka_jars: Path, tmp_path: Path) -> None:
+    with Place(kafka_jars, tmp_path / "first", QUICK) as place:
+        # All other topics are made before there is a second broker, and stay on the first one.
+        Job(place.broker.bootstrap, place.new_topic(1)).recover(1, 0)
+        run = RelayRun(
+            place, tmp_path, "staged", sink="replicated", max_uncommitted=WAITING_MAX,
+            transaction_timeout="5 seconds",
+        )  # fmt: skip
+        run.feed()
+        second = KafkaBroker(
+            kafka_jars, tmp_path / "second", settings=QUICK, beside=place.broker
+        )
+        with second:
+            create_replicated(place, run.sink)
+            wait_without_replicas(run, second)
+        assert run.verdict().is_exact
+
+
+def wait_without_replicas(run: RelayRun, second: KafkaBroker) -> None:
+    with run.start() as driver:
+        driver.wait_for("a commit", _has_committed)
+        second.kill()
+        run.feed()
+        delayed = driver.wait_for("a delay", lambda event: event["event"] == "commit-delayed")
+        assert "min.insync.replicas" in delayed["reason"], delayed
+        driver.wait_for(
+            "as many waiting as may",
+            lambda event: event.get("uncommitted_checkpoints", 0) >= WAITING_MAX,
+        )
+        run.feed()
+        second.start()
+        run.finish(driver)
+        assert not [each for each in driver.events if each["event"] == "generation-failed"]
+
+
+def create_replicated(place: Place, name: str) -> None:
+    """Create a topic whose rows two brokers must have."""
+    until(lambda: len(place.admin.list_topics(timeout=10).brokers) == 2)
+    replicas = [[1, 2], [1, 2]]
+    new = NewTopic(name, 2, replica_assignment=replicas, config={"min.insync.replicas": "2"})
+    place.admin.create_topics([new])[name].result(30)
 
 
 def test_a_checkpoint_that_the_topic_does_not_take_is_published_whole_or_not(place: Place) -> None:

@@ -39,9 +39,7 @@ _IMPATIENT = {
 class Place:
     """A broker and its proxy; a context manager. Cases have topics of their own."""
 
-    def __init__(
-        self, jars: Path, folder: Path, settings: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, jars: Path, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self.proxy = FaultProxy(watch=KafkaRequests)
         self.broker = KafkaBroker(jars, folder, self.proxy.port, settings)
         self.proxy.target = self.broker.proxied_port

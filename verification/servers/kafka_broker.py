@@ -78,7 +78,7 @@ class KafkaBroker:
         self._process: subprocess.Popen[bytes] | None = None
         self._java = str(ensure_java() / "bin" / "java")
         self._port, controller, self.proxied_port, secured_port = free_ports(4)
-        self._controller = controller if beside is None else beside._controller
+        self.controller_port = controller if beside is None else beside.controller_port
         folder.mkdir(parents=True, exist_ok=True)
         listeners, advertised = f",CONTROLLER://{HOST}:{controller}", ""
         roles, node = "broker,controller", 1
@@ -96,7 +96,7 @@ class KafkaBroker:
             more = secured_settings(certificates) | more
         self.secured_bootstrap = f"{HOST}:{secured_port}"
         text = _SETTINGS.format(
-            host=HOST, broker=self._port, controller=self._controller, folder=folder,
+            host=HOST, broker=self._port, controller=self.controller_port, folder=folder,
             roles=roles, node=node, more_listeners=listeners, more_advertised=advertised,
         )  # fmt: skip
         self._settings = folder / "server.properties"

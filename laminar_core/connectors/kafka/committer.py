@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from confluent_kafka import Producer
 
 from laminar_core.connectors.kafka.marker_log import REQUEST_SECONDS_MAX, MarkerLog
+from laminar_core.connectors.kafka.problems import NOT_TAKEN
 from laminar_core.connectors.kafka.producing import produce_all
 from laminar_core.connectors.outlook import Committed, Doubtful, Outlook
 from laminar_core.connectors.staged_rows import StagedPart, outlook_of, parts_after
@@ -155,9 +156,8 @@ class KafkaCommitter:
                 raise StorageUnavailable(
                     ErrorCode.BROKER_UNAVAILABLE,
                     f"Kafka at {self._sink.cluster.bootstrap} did not take all messages of "
-                    f"checkpoint {checkpoint_id} in {self._sink.transaction_timeout_ms} ms: look "
-                    f"for replicas of {self._sink.topic} that are missing (min.insync.replicas), "
-                    "and for full disks",
+                    f"checkpoint {checkpoint_id} in {self._sink.transaction_timeout_ms} ms: "
+                    f"{NOT_TAKEN}",
                 )
             self._observe("flushed")
             self.markers.send(marker)

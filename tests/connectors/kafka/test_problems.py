@@ -45,6 +45,19 @@ def test_a_refusal_names_the_right_that_is_missing(kafka_code: int, remedy: str)
     assert remedy in str(problem_of(KafkaError(kafka_code), "asking", AT, "laminar.a.b"))
 
 
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (KafkaError(KafkaError._TIMED_OUT, "8 message(s) timed out on orders [0]"), "full disks"),
+        (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), "raise max.message.bytes of the topic"),
+    ],
+)
+def test_a_broker_that_does_not_take_messages_is_waited_for(error: KafkaError, remedy: str) -> None:
+    problem = problem_of(error, "publishing", AT)
+    assert isinstance(problem, StorageUnavailable)
+    assert remedy in str(problem)
+
+
 def test_a_secret_in_a_message_of_the_client_is_replaced(monkeypatch) -> None:
     monkeypatch.setenv("LAMINAR_TEST_PASSWORD", "hunter2")
     with pytest.raises(StorageUnavailable) as caught, explained("opening", AT):

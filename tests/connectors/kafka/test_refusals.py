@@ -107,9 +107,7 @@ def test_a_topic_without_enough_replicas_is_waited_for(kafka_jars: Path, tmp_pat
             transaction_timeout="5 seconds",
         )  # fmt: skip
         run.feed()
-        second = KafkaBroker(
-            kafka_jars, tmp_path / "second", settings=QUICK, beside=place.broker
-        )
+        second = KafkaBroker(kafka_jars, tmp_path / "second", settings=QUICK, beside=place.broker)
         with second:
             create_replicated(place, run.sink)
             wait_without_replicas(run, second)

@@ -12,11 +12,10 @@ transactions (KIP-98, KIP-447).
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from laminar_core.connectors.kafka.marker_log import REQUEST_SECONDS_MAX, MarkerLog
-from laminar_core.connectors.kafka.problems import NOT_TAKEN
-from laminar_core.connectors.kafka.producing import produce_all
+from laminar_core.connectors.kafka.producing import failure_of, produce_all
 from laminar_core.connectors.outlook import Committed, Doubtful, Outlook
 from laminar_core.connectors.staged_rows import StagedPart, outlook_of, parts_after
 from laminar_core.errors import ErrorCode, StorageUnavailable
@@ -151,20 +150,39 @@ class KafkaCommitter:
         with self.markers.asking(f"publishing checkpoint {checkpoint_id}"):
             producer.begin_transaction()
             self._observe("begun")
-            self._produce(producer, parts, messages)
-            if producer.flush(self._sink.transaction_timeout_ms / 1000):
-                raise StorageUnavailable(
-                    ErrorCode.BROKER_UNAVAILABLE,
-                    f"Kafka at {self._sink.cluster.bootstrap} did not take all messages of "
-                    f"checkpoint {checkpoint_id} in {self._sink.transaction_timeout_ms} ms: "
-                    f"{NOT_TAKEN}",
-                )
+            self._hand_over(producer, checkpoint_id, parts)
             self._observe("flushed")
             self.markers.send(marker)
             self._observe("marker-sent")
             self.markers.commit()
         self.markers.sent(marker)
         self._observe("committed")
+
+    def _hand_over(
+        self, producer: Producer, checkpoint_id: CheckpointId, parts: Sequence[StagedPart]
+    ) -> None:
+        """Send all messages, and wait until the brokers have them.
+
+        Raises:
+            KafkaException: the transaction has failed.
+            StorageUnavailable: brokers answer, and do not take messages.
+        """
+        cause: KafkaException | None = None
+        try:
+            self._produce(producer, parts, sum(part.rows for part in parts))
+            left = producer.flush(self._sink.transaction_timeout_ms / 1000)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT:  # noqa: SLF001 - its public name has an underscore
+                raise
+            left, cause = 1, error
+        failed = failure_of(producer)
+        if left or (failed is not None and failed.code() == KafkaError._TIMED_OUT):  # noqa: SLF001
+            raise StorageUnavailable(
+                ErrorCode.BROKER_UNAVAILABLE,
+                f"Kafka at {self._sink.cluster.bootstrap} did not take all messages of "
+                f"checkpoint {checkpoint_id} in {self._sink.transaction_timeout_ms} ms: look for "
+                "missing replicas (min.insync.replicas) and full disks",
+            ) from cause
 
     def _produce(self, producer: Producer, parts: Sequence[StagedPart], messages: int) -> None:
         produced, is_half = 0, False

@@ -64,12 +64,6 @@ _REMEDIES = {
 }
 
 
-NOT_TAKEN = "look for missing replicas (min.insync.replicas) and full disks"
-"""Remedy for messages that brokers answer for, and do not take."""
-_EXPIRED = "message(s) timed out"
-"""The client's words for such messages; the code is that of any other silence."""
-
-
 def remedy_of(code: int, name: str = "") -> str:
     """Return the remedy for an error; ``name`` is a group or transactional id without access."""
     remedy = _REMEDIES.get(code, "correct the credentials or the rights")
@@ -112,8 +106,6 @@ def problem_of(
         return FencedError(ErrorCode.FENCED, f"{at}: {why}: another driver has taken over")
     if code in _WRONG_SETTING:
         return ConfigurationError(ErrorCode.INVALID_OPTION, f"{at}: {why}: correct the settings")
-    if code == KafkaError._TIMED_OUT and _EXPIRED in why:  # noqa: SLF001
-        why = f"{why}: {NOT_TAKEN}"
     if has_remedy(error):
         why = f"{why}: {remedy_of(code)}"
     return StorageUnavailable(ErrorCode.BROKER_UNAVAILABLE, f"{at}: {why}")

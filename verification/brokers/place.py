@@ -13,7 +13,7 @@ from typing import Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
-    AlterConfigOpType,
+    AlterConfigOpType,  # pyright: ignore[reportPrivateImportUsage] - documented
     ConfigEntry,  # pyright: ignore[reportPrivateImportUsage] - documented
     ConfigResource,  # pyright: ignore[reportPrivateImportUsage] - documented
     NewTopic,  # pyright: ignore[reportPrivateImportUsage] - documented

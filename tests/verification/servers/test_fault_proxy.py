@@ -84,6 +84,20 @@ def test_without_a_fault_it_carries_everything_both_ways(proxy: FaultProxy) -> N
     assert not proxy.fired
 
 
+def test_what_is_refused_never_arrives_until_the_proxy_is_healed(echo: Echo) -> None:
+    with FaultProxy(echo.port, watch=lambda: lambda piece: [piece[0]]) as proxy:
+        proxy.refuse((ord("x"),))
+        for _ in range(2):
+            with connect(proxy) as end, suppress(OSError):
+                assert ask(end, b"x\n") == b""
+        with connect(proxy) as end:
+            assert ask(end) == b"hello\n", "other requests are carried"
+        assert (proxy.refused, echo.arrived) == (2, b"hello\n")
+        proxy.heal()
+        with connect(proxy) as end:
+            assert ask(end, b"x\n") == b"x\n"
+
+
 def test_a_reset_comes_after_so_many_bytes_in_the_middle(proxy: FaultProxy, echo: Echo) -> None:
     proxy.arm(Fault(FaultKind.RESET, after_bytes=9))
     with connect(proxy) as end:

@@ -169,12 +169,14 @@ def _ends_awake(pid: int) -> bool:
 
 
 CANARIES: Mapping[str, KillCase] = {
-    "no marker": KillCase(0, "no-marker", "driver", Strike("committed", "dies", 3)),
+    "no marker": KillCase(
+        0, "no-marker", "driver", Strike("committed", "dies", after="half-produced")
+    ),
     "marker outside the transaction": KillCase(
-        0, "marker-outside", "driver", Strike("flushed", "dies", 3)
+        0, "marker-outside", "driver", Strike("flushed", "dies", after="half-produced")
     ),
     "ends some transactions": KillCase(
-        0, "always-ends-some", "driver", Strike("marker-set", "dies", 3)
+        0, "always-ends-some", "driver", Strike("marker-set", "dies", after="ended")
     ),
 }
 """Sinks that are wrong on purpose: the judge must not find them exact."""

@@ -28,6 +28,8 @@ class Strike:
     step: str
     act: Act
     number: int = 1
+    after: str = ""
+    """A step that the process must have come to before; empty: none."""
 
 
 class Strikes:
@@ -68,7 +70,8 @@ def reach(step: str, before_sleep: Callable[[], None] = lambda: None) -> None:
         strike = Strike(**json.loads(armed.read_text()))
     except FileNotFoundError:
         return
-    if strike.step != step or strike.number > _SEEN[step]:
+    is_early = strike.number > _SEEN[step] or (strike.after and not _SEEN[strike.after])
+    if strike.step != step or is_early:
         return
     try:
         armed.rename(Path(folder) / f"taken-{os.getpid()}")

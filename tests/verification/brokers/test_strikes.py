@@ -39,6 +39,12 @@ def test_a_process_dies_at_the_step_and_at_no_other(strikes: Strikes) -> None:
     assert start(strikes, "written", "written").wait() == 0, "one strike hits once"
 
 
+def test_a_strike_can_wait_for_a_step_before_it(strikes: Strikes) -> None:
+    strikes.arm(Strike("committed", "dies", after="written"))
+    assert start(strikes, "committed").wait() == 0
+    assert start(strikes, "committed", "written", "committed").wait() == -signal.SIGKILL
+
+
 def test_a_process_that_sleeps_goes_on_when_it_is_woken(strikes: Strikes) -> None:
     strikes.arm(Strike("written", "sleeps"))
     hit = start(strikes, "written")

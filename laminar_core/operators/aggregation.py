@@ -83,6 +83,7 @@ class PartialAggregate:
     Output: the keys (plain values), ``window_start``, the accumulators, ``count(*)`` among them.
     """
 
+    needs_event_time: ClassVar[bool] = True
     operator_id: str
     keys: tuple[str, ...]
     time_column: str
@@ -180,6 +181,7 @@ class WindowAggregate:
     """
 
     redistribution: ClassVar[Redistribution] = "keyed"
+    needs_event_time: ClassVar[bool] = True
     operator_id: str
     keys: tuple[str, ...]
     window: Window

@@ -255,7 +255,8 @@ class Spec(Protocol):
     """The plan's view of an operator with any inputs: immutable, and cheap to send to workers.
 
     An operator with state that can be restored with another number of workers has a class attribute
-    ``redistribution``, see ``redistribution_of``.
+    ``redistribution``, see ``redistribution_of``. One that works by event time has a class
+    attribute ``needs_event_time``, and one that assigns watermarks ``makes_event_time``.
     """
 
     @property
@@ -330,6 +331,16 @@ def side_outputs_of(spec: Spec, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
 def input_names_of(spec: Spec) -> Sequence[str]:
     """Return the name of each input of an operator; most have one."""
     return spec.input_names if isinstance(spec, MultiInputSpec) else ("input",)
+
+
+def needs_event_time(spec: Spec) -> bool:
+    """Return whether an operator waits for watermarks; it is refused where none can come."""
+    return getattr(spec, "needs_event_time", False)
+
+
+def makes_event_time(spec: Spec) -> bool:
+    """Return whether an operator emits watermarks of its own, from the rows."""
+    return getattr(spec, "makes_event_time", False)
 
 
 def redistribution_of(spec: Spec) -> Redistribution | None:

@@ -1,16 +1,11 @@
-"""The head of a loop, and the check of operators that cannot be in one."""
+"""The head of a loop."""
 
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import JsonObject, SubtaskContext
 from laminar_core.operators.stateless import StatelessSubtask
-from laminar_core.operators.watermarks import AssignWatermarks
-
-EVENT_TIME_OPERATORS = (AssignWatermarks, PartialAggregate, WindowAggregate)
-"""They wait for event time, or make it: inside a loop, where rows come back, there is none."""
 
 
 @dataclass(frozen=True, slots=True)

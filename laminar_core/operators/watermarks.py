@@ -25,6 +25,7 @@ class AssignWatermarks:
     """
 
     redistribution: ClassVar[Redistribution] = "union"
+    makes_event_time: ClassVar[bool] = True
     operator_id: str
     column: str
     max_delay_us: int

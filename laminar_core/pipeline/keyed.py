@@ -63,7 +63,8 @@ class KeyedStream:
         if time is None:
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,
-                "windows need event time: call watermark(column) before, or pass time=column",
+                "windows need event time: call watermark(column) before key_by, or pass time=column"
+                " if a watermark comes with these rows",
             )
         return WindowedStream(self._stream, self._columns, window, TimeColumn(time, 0))
 

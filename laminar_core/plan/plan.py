@@ -14,8 +14,15 @@ from laminar_core.connectors.base import Sink, Source
 from laminar_core.connectors.formats.bad_rows import BadRowPolicy
 from laminar_core.connectors.formats.letters import LETTERS
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import AnySpec, JsonObject, JsonValue
-from laminar_core.operators.loops import EVENT_TIME_OPERATORS, LoopHead
+from laminar_core.operators.base import (
+    AnySpec,
+    JsonObject,
+    JsonValue,
+    makes_event_time,
+    needs_event_time,
+)
+from laminar_core.operators.loops import LoopHead
+from laminar_core.plan.event_time import check_event_time
 from laminar_core.plan.inputs import check_inputs
 from laminar_core.protocol.edges import PartitioningKind, may_overtake
 
@@ -233,8 +240,9 @@ class Plan:
 
         Raises:
             ConfigurationError: an id is used twice, there is no source or no sink, something is
-                not consumed, an operator does not get the inputs that it needs, or a loop is none,
-                or has operators that cannot be in it.
+                not consumed, an operator does not get the inputs that it needs, a loop is none, or
+                has operators that cannot be in it, or an operator needs event time and no watermark
+                comes to it.
         """
         ids = self.operator_ids()
         if repeated := sorted({o for o in ids if ids.count(o) > 1}):
@@ -257,6 +265,7 @@ class Plan:
             check_inputs(vertex, self.inputs_of(vertex.vertex_id))
             self._check_letters(vertex)
             self._check_loop(vertex)
+        check_event_time(self)
 
     def _check_letters(self, vertex: Vertex) -> None:
         node = vertex.source
@@ -283,7 +292,8 @@ class Plan:
                 )
         loop = self.loops().get(vertex.vertex_id)
         for operator in vertex.operators:
-            if loop is not None and isinstance(operator, EVENT_TIME_OPERATORS):
+            by_event_time = needs_event_time(operator) or makes_event_time(operator)
+            if loop is not None and by_event_time:
                 raise _no_loop(
                     f"{operator.operator_id} needs event time, and in loop {loop} there is none: "
                     "put it behind the loop"

@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 from pyarrow.compute import RoundOptions, call_function
 
@@ -157,6 +158,24 @@ def merge(state: pa.Table, keys: Sequence[str], accumulators: Sequence[Accumulat
     """
     reductions = [_merging(accumulator, state) for accumulator in accumulators]
     return group({key: state.column(key) for key in keys}, state, reductions)
+
+
+def merge_in_order(
+    state: pa.Table, keys: Sequence[str], accumulators: Sequence[Accumulator]
+) -> pa.Table:
+    """Reduce rows like ``merge``; the result is in the order in which keys appear first.
+
+    Raises:
+        DataError: a sum leaves its type (ARITHMETIC_OVERFLOW).
+    """
+    reductions = [_merging(accumulator, state) for accumulator in accumulators]
+    reductions.append(Reduction("first row", "first_row", None))
+    merged = group({key: state.column(key) for key in keys}, state, reductions)
+    first_rows = merged.columns[-1].to_numpy()
+    merged = merged.remove_column(merged.num_columns - 1)
+    if (np.diff(first_rows) > 0).all():
+        return merged
+    return merged.take(pa.array(np.argsort(first_rows)))
 
 
 def _accumulation(accumulator: Accumulator, rows: pa.Table) -> Reduction:

@@ -36,12 +36,13 @@ Fold = Callable[[RowGroups], pa.Array]
 class Reduction:
     """Reduce ``column`` of each group by ``function`` and call the result ``name``.
 
-    A count without a column counts rows. ``sum_type``: the type of a sum, if it is not to follow
-    from the type of the column.
+    A count without a column counts rows. ``first_row`` is the number of the first row of the group,
+    and has no column. ``sum_type``: the type of a sum, if it is not to follow from the type of the
+    column.
     """
 
     name: str
-    function: Literal["count", "sum", "min", "max"] | Fold
+    function: Literal["count", "sum", "min", "max", "first_row"] | Fold
     column: str | None
     sum_type: pa.DataType | None = None
 
@@ -52,7 +53,8 @@ def group(
     """Reduce ``rows`` to one row for each distinct combination of values in ``keys``.
 
     Shapes: ``keys`` are as long as ``rows``, by their name in the result; without any, all rows are
-    one group. Returns the keys, then one column per reduction; rows in order of first appearance.
+    one group. Returns the keys, then one column per reduction; rows in an order that the
+    input determines. It is often that of first appearance, but pyarrow does not promise it.
     Nulls are skipped; a group without values reduces to null (a count to 0). Null keys are equal.
     Dictionary-encoded keys are compared by their index, so they repeat if the dictionary does.
 
@@ -131,6 +133,9 @@ def _plan(one_pass: _OnePass, reduction: Reduction) -> _Answer:
     if callable(function):
         position = one_pass.list_rows()
         return lambda grouped: function(one_pass.groups(grouped, position))
+    if function == "first_row":
+        numbers = pa.chunked_array([pa.array(np.arange(one_pass.rows.num_rows))])
+        return _column_at(one_pass.call("min", "row number", numbers))
     if column is None:
         return _column_at(one_pass.call("count_all", None))
     match function:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow.compute import call_function
 
-from laminar_core.aggregates.accumulators import Accumulator, merge
+from laminar_core.aggregates.accumulators import Accumulator, merge_in_order
 from laminar_core.aggregates.grouping import Reduction, group
 from laminar_core.aggregates.key_index import MISSING, KeyIndex
 from laminar_core.aggregates.row_groups import Integers, as_array
@@ -118,8 +118,8 @@ class KeyedRows:
         known = np.unique(self._find(partial, hashes))
         known = known[known != MISSING]
         together = pa.concat_tables([self._rows_of(known), partial])
-        merged = merge(together, self._layout.keys, self._layout.accumulators)
-        fresh = merged.slice(len(known))  # Groups come in order of appearance.
+        merged = merge_in_order(together, self._layout.keys, self._layout.accumulators)
+        fresh = merged.slice(len(known))
         self._append(merged, np.append(known, self._add(fresh)))
         return merged
 

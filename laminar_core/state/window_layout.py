@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from laminar_core.aggregates.accumulators import Accumulator, merge
+from laminar_core.aggregates.accumulators import Accumulator, merge, merge_in_order
 
 WINDOW_START = "window_start"
 KEY_GROUP = "key_group"
@@ -50,21 +50,21 @@ class StateLayout:
         return None if watermark_us is None else watermark_us - self.size_us - self.lateness_us
 
     def merged_pane(self, tables: Iterable[pa.Table]) -> pa.Table:
-        """Reduce the rows of one window to one per key, in order of first appearance."""
+        """Reduce the rows of one window to one per key."""
         rows = list(tables) or [self.pane_schema.empty_table()]
         return merge(pa.concat_tables(rows), self.keys, self.accumulators)
 
     def merged(self, windows: Sequence[WindowTables]) -> pa.Table:
-        """Reduce the rows of several windows to one per window and key, in this order.
+        """Reduce the rows of several windows to one per window and key, in this order of windows.
 
-        Shapes: returns ``schema``; rows come in order of first appearance.
+        Shapes: returns ``schema``.
         """
         if len(windows) == 1:  # Most often: a constant need not be hashed row by row.
             start_us, tables = windows[0]
             return self._labelled(start_us, self.merged_pane(tables))
         labelled = [self._labelled(start, table) for start, tables in windows for table in tables]
         rows = pa.concat_tables([self.schema.empty_table(), *labelled])
-        return merge(rows, [*self.keys, WINDOW_START], self.accumulators)
+        return merge_in_order(rows, [*self.keys, WINDOW_START], self.accumulators)
 
     def _labelled(self, start_us: int, table: pa.Table) -> pa.Table:
         starts = pa.repeat(pa.scalar(start_us, TIME_TYPE), table.num_rows)

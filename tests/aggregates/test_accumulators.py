@@ -23,6 +23,7 @@ from laminar_core.aggregates.accumulators import (
     accumulators_of,
     finish,
     merge,
+    merge_in_order,
     require_known_versions,
     result_type,
     with_versions,
@@ -353,3 +354,14 @@ def by_key(rows: list[dict]) -> dict:
 
 def as_text(value: object) -> str:
     return f"{value + 0.0:.12g}" if isinstance(value, float) else str(value)
+
+
+def test_merging_in_order_keeps_the_order_of_keys() -> None:
+    """pyarrow alone gives hundreds of groups, or those beside a null, in an order of its own."""
+    needed = accumulators_of([agg.count()])
+    for keys in ([0, None, 1, 0], [(i * 7_919) % 1_000 for i in range(3_000)]):
+        state = pa.table({"k": keys, "count(*)": [1] * len(keys)})
+        merged = merge_in_order(state, ["k"], needed)
+        assert merged.column_names == ["k", "count(*)"]
+        assert merged.column("k").to_pylist() == list(dict.fromkeys(keys))
+        assert sum(merged.column("count(*)").to_pylist()) == len(keys)

@@ -1,5 +1,7 @@
 """Rows by key against a dictionary: totals, cuts, changes, and how much is held."""
 
+import random
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -149,3 +151,24 @@ def test_null_equals_null_and_nothing_else() -> None:
     left = pa.table({"a": ["x", None, None, "x"], "n": pa.nulls(4)})
     right = pa.table({"a": ["x", None, "x", None], "n": pa.nulls(4)})
     assert same_keys(left, right).tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "as_key", [int, str, lambda n: None if n == 3 else n], ids=["int", "text", "null"]
+)
+def test_totals_of_many_keys_are_those_of_a_dictionary(as_key) -> None:
+    """Goal: groups of pyarrow come in an order of their own once there are many, or nulls."""
+    dice, needed, totals = random.Random(5), accumulators_of([agg.sum("v")]), {}
+    rows: KeyedRows | None = None
+    for _ in range(4):
+        keys = [as_key(dice.randrange(300)) for _ in range(600)]
+        table = pa.table({"k": keys, "v": [dice.randrange(100) for _ in keys]})
+        batch = accumulate({"k": table.column("k")}, table, needed)
+        rows = rows or KeyedRows(RowLayout(("k",), needed, batch.schema))
+        emitted = rows.update(batch)
+        for row in table.to_pylist():
+            totals[row["k"]] = totals.get(row["k"], 0) + row["v"]
+        assert {row["k"]: row["sum(v)"] for row in emitted.to_pylist()}.items() <= totals.items()
+        found = rows.rows().to_pylist()
+        assert {row["k"]: row["sum(v)"] for row in found} == totals
+        assert len(found) == len(totals)

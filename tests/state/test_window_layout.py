@@ -38,3 +38,10 @@ def test_windows_are_merged_apart() -> None:
         (0, 2),
     ]
     assert LAYOUT.merged([]).equals(SCHEMA.empty_table())
+
+
+def test_windows_stay_in_their_order_with_many_keys() -> None:
+    many = [str(n) for n in range(900)]
+    merged = LAYOUT.merged([(start, [rows(*many)]) for start in (0, 10, 20)])
+    starts = merged.column(WINDOW_START).cast(pa.int64()).to_pylist()
+    assert starts == sorted(starts)

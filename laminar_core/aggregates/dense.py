@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from laminar_core.aggregates.grouping import Reduction, every_sum_fits
+from laminar_core.codec.canonical import is_ambiguous
 
 SLOTS_PER_ROW_MAX = 2
 """Above this, filling and scanning the slots costs more than hashing the rows."""
@@ -48,6 +49,8 @@ def _are_dense(keys: Iterable[pa.ChunkedArray], row_count: int) -> bool:
     for key in keys:
         if not pa.types.is_dictionary(key.type) or key.num_chunks != 1 or key.null_count:
             return False
+        if is_ambiguous(key.type) or pa.types.is_struct(key.type.value_type):
+            return False  # Two indices may be one key.
         slots = max(slots, 1) * len(key.chunk(0).dictionary)
     return 0 < slots <= SLOTS_PER_ROW_MAX * row_count
 

@@ -1,9 +1,9 @@
 """Group rows with pyarrow's hash aggregation, with Spark's answers where the two differ.
 
-They differ in two places. pyarrow lets an integer sum wrap; here it is exact or an error. pyarrow
+They differ in three places. pyarrow lets an integer sum wrap; here it is exact or an error. pyarrow
 skips NaN in a maximum; Spark takes it for the largest number, so one NaN makes the maximum NaN.
 (Minima agree: NaN only if there is no other value.) Both checks cost one cheap scan of the column;
-only a column that fails it takes the slow path.
+only a column that fails it takes the slow path. And keys are compared as ``group_keys`` says.
 
 The aggregation runs in the calling thread, because in a job every core already runs a task.
 """
@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow.compute import call_function
 
+from laminar_core.aggregates.group_keys import flat_keys, restored_key
 from laminar_core.aggregates.row_groups import RowGroups, listed_groups, one_group
 from laminar_core.errors import DataError, ErrorCode
 
@@ -53,18 +54,22 @@ def group(
     """Reduce ``rows`` to one row for each distinct combination of values in ``keys``.
 
     Shapes: ``keys`` are as long as ``rows``, by their name in the result; without any, all rows are
-    one group. Returns the keys, then one column per reduction; rows in an order that the
-    input determines. It is often that of first appearance, but pyarrow does not promise it.
-    Nulls are skipped; a group without values reduces to null (a count to 0). Null keys are equal.
-    Dictionary-encoded keys are compared by their index, so they repeat if the dictionary does.
+    one group. Returns the keys, then one column per reduction; rows in an order that the input
+    determines. It is often the order of first appearance, but pyarrow does not promise it.
+    Nulls are skipped; a group without values reduces to null (a count to 0). Null keys are equal,
+    and so are NaN, and both zeros. Dictionary-encoded keys are compared by their index, so they
+    repeat if the dictionary does; those of floats or structs come back as plain values.
 
     Raises:
         DataError: an integer sum leaves 64 bits (ARITHMETIC_OVERFLOW).
     """
-    one_pass = _OnePass(keys.values(), rows)
+    flat = [column for key in keys.values() for column in flat_keys(key)]
+    one_pass = _OnePass(flat, rows)
     answers = [_plan(one_pass, reduction) for reduction in reductions]
     grouped = one_pass.run()
-    columns = [*grouped.columns[: len(keys)], *(answer(grouped) for answer in answers)]
+    found = iter(grouped.columns[: len(flat)])
+    columns = [restored_key(key.type, found) for key in keys.values()]
+    columns += [answer(grouped) for answer in answers]
     return pa.Table.from_arrays(columns, [*keys, *(reduction.name for reduction in reductions)])
 
 

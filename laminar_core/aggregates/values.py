@@ -11,6 +11,7 @@ from pyarrow.compute import RankOptions, call_function
 
 from laminar_core.aggregates.grouping import comparable, plain_type
 from laminar_core.aggregates.row_groups import Integers, as_array
+from laminar_core.codec.canonical import canonical_floats
 from laminar_core.codec.stable_hash import UInt64Array, hash_array
 
 NULL_RANK = -(2**63)
@@ -33,11 +34,7 @@ def canonical_type(data_type: pa.DataType) -> pa.DataType:
 def canonical(column: pa.Array) -> pa.Array:
     """Return the values such that equal ones have equal bytes: one NaN, one zero, no dictionary."""
     values = plain(column).cast(canonical_type(column.type))
-    if not pa.types.is_floating(values.type):
-        return values
-    zero, nan = pa.scalar(0.0, values.type), pa.scalar(float("nan"), values.type)
-    added = call_function("add", [values, zero])  # -0.0 + 0.0 is 0.0.
-    return call_function("if_else", [call_function("is_nan", [added]), nan, added])
+    return canonical_floats(values) if pa.types.is_floating(values.type) else values
 
 
 def ranks(column: pa.Array) -> Integers:

@@ -8,7 +8,9 @@ of it would strand the state of every checkpoint (ADR-0007). The whole definitio
     fold(a, b)      mix(a * G + b)                      G = 0x9E3779B97F4A7C15
     integer v       fold(1, v)                          sign-extended to 64 bits
     text, n bytes   fold(1 + n, sum over k of fold(k + 1, lane[k]))
+    float v         fold(1, bits of v as a 64-bit float), with one zero and one NaN
     null            mix(1)
+    struct          fold(2, its fields as several columns, in their order)
     several         h = hash of the first column;  h = fold(h, hash of the next column) ...
     no column       0
 
@@ -17,7 +19,9 @@ hash as their 64-bit value (uint64 by its bits), booleans as 0 and 1, dates as d
 as whole microseconds since 1970, times of day and durations in microseconds, so widening a column
 or changing its time unit moves no key. A decimal hashes as the text of 32 bytes that are its digits
 without the point, a little-endian number: changing the precision moves no key, changing the scale
-does. A dictionary-encoded column hashes like its plain values, and a slice like a fresh array.
+does. The zero of floats is 0 and their NaN 0x7FF8000000000000; wider floats move no key. The fields
+of a struct count without their names. A dictionary-encoded column hashes like its plain values, and
+a slice like a fresh array.
 
 Source: the mixer is the finaliser of splitmix64 (Steele, Lea & Flood, OOPSLA 2014).
 Tests: ``tests/golden/stable_hash.json`` freezes values; a plain Python reference checks the rest.
@@ -29,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from laminar_core.codec.canonical import canonical_floats
 from laminar_core.errors import ConfigurationError, ErrorCode
 
 UInt64Array = npt.NDArray[np.uint64]
@@ -69,8 +74,11 @@ def hash_array(array: pa.Array) -> UInt64Array:
     require_key_type(array.type)
     if pa.types.is_dictionary(array.type):
         return _hash_dictionary(array)
-    array = _common(array)
-    hashes = _hash_text(array) if _is_text(array.type) else _hash_integers(_as_uint64(array))
+    if pa.types.is_struct(array.type):
+        hashes = _hash_struct(array)
+    else:
+        array = _common(array)
+        hashes = _hash_text(array) if _is_text(array.type) else _hash_integers(_as_uint64(array))
     if array.null_count:
         hashes[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return hashes
@@ -84,18 +92,18 @@ def require_key_type(data_type: pa.DataType) -> None:
     """
     if pa.types.is_dictionary(data_type):
         data_type = data_type.value_type
-    if pa.types.is_floating(data_type):
+    if not _can_be_key(data_type):
         raise ConfigurationError(
             ErrorCode.UNSUPPORTED_TYPE,
-            f"a {data_type} column cannot be a key, because 0.0 equals -0.0 and NaN equals nothing;"
-            " cast it to an integer or a string",
+            f"a {data_type} column cannot be a key; keys are integers, floats, booleans, decimals,"
+            " strings, binary, dates, times, timestamps, durations, or structs of these",
         )
-    if not (_is_text(data_type) or _is_integral(data_type) or _has_common_form(data_type)):
-        raise ConfigurationError(
-            ErrorCode.UNSUPPORTED_TYPE,
-            f"a {data_type} column cannot be a key; keys are integers, booleans, decimals, strings,"
-            " binary, dates, times, timestamps or durations",
-        )
+
+
+def _can_be_key(data_type: pa.DataType) -> bool:
+    if pa.types.is_struct(data_type):
+        return data_type.num_fields > 0 and all(_can_be_key(field.type) for field in data_type)
+    return _is_text(data_type) or _is_integral(data_type) or _has_common_form(data_type)
 
 
 def key_form(data_type: pa.DataType) -> str:
@@ -107,6 +115,8 @@ def key_form(data_type: pa.DataType) -> str:
     require_key_type(data_type)
     if pa.types.is_dictionary(data_type):
         data_type = data_type.value_type
+    if pa.types.is_struct(data_type):
+        return f"structs of ({', '.join(key_form(field.type) for field in data_type)})"
     if pa.types.is_decimal(data_type):
         return f"decimals with {data_type.scale} digits behind the point"
     return next(form for is_form, form in _FORMS if is_form(data_type))
@@ -115,6 +125,7 @@ def key_form(data_type: pa.DataType) -> str:
 _FORMS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_boolean, "booleans"),
     (pa.types.is_integer, "integers"),
+    (pa.types.is_floating, "floats"),
     (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), "strings"),
     (lambda t: _is_text(t) or pa.types.is_fixed_size_binary(t), "binary values"),
     (pa.types.is_date, "dates"),
@@ -139,12 +150,14 @@ def _has_common_form(data_type: pa.DataType) -> bool:
     types = pa.types
     is_time = types.is_time(data_type) or types.is_date64(data_type) or types.is_duration(data_type)
     is_fixed = types.is_fixed_size_binary(data_type) or types.is_decimal(data_type)
-    return is_time or is_fixed or types.is_null(data_type)
+    return is_time or is_fixed or types.is_floating(data_type) or types.is_null(data_type)
 
 
 def _common(array: pa.Array) -> pa.Array:
     """Return the values as text or numbers; such columns are returned unchanged."""
     types = pa.types
+    if types.is_floating(array.type):
+        return canonical_floats(array.cast(pa.float64())).view(pa.int64())
     if types.is_decimal(array.type):
         wide = array.cast(pa.decimal256(76, array.type.scale))
         return wide.view(pa.binary(32)).cast(pa.binary())
@@ -172,6 +185,12 @@ def _mix(lanes: UInt64Array) -> UInt64Array:
 
 def _hash_integers(values: UInt64Array) -> UInt64Array:
     return _mix(values + _G)
+
+
+def _hash_struct(array: pa.Array) -> UInt64Array:
+    hashes = hash_columns(array.flatten(), len(array))
+    hashes += np.uint64(2 * int(_G) % 2**64)
+    return _mix(hashes)
 
 
 def _hash_dictionary(array: pa.DictionaryArray) -> UInt64Array:

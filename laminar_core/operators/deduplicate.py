@@ -311,7 +311,8 @@ def _require_number_type(name: str, data_type: pa.DataType) -> None:
 
 def _require_producer_type(data_type: pa.DataType) -> None:
     require_key_type(data_type)
-    if pa.types.is_temporal(plain_type(data_type)):
+    plain = plain_type(data_type)
+    if pa.types.is_temporal(plain) or pa.types.is_floating(plain) or pa.types.is_struct(plain):
         raise ConfigurationError(
             ErrorCode.UNSUPPORTED_TYPE,
             f"a producer is a string or an integer, not {data_type}: cast the column",

@@ -12,6 +12,7 @@ from hashlib import blake2b
 import numpy as np
 import pyarrow as pa
 
+from laminar_core.codec.canonical import is_ambiguous
 from laminar_core.codec.stable_hash import hash_columns, require_key_type
 from laminar_core.errors import ConfigurationError
 
@@ -68,11 +69,7 @@ def _hashable(column: pa.Array) -> pa.Array:
     """The column itself, or hashes in its place if it is of a type that keys cannot have."""
     if column.type in _BITS:
         return column.view(_BITS[column.type])
-    try:
-        require_key_type(column.type)
-    except ConfigurationError:
-        pass
-    else:
+    if _hashes_exactly(column.type):
         return column
     if pa.types.is_struct(column.type):
         parts = [_hashable(part) for part in column.flatten()]
@@ -80,6 +77,18 @@ def _hashable(column: pa.Array) -> pa.Array:
         return pa.array(hash_columns([valid, *parts], len(column)))
     # Lists and the like: seldom, and few.
     return pa.array([_hash_of(value) for value in column.to_pylist()], pa.uint64())
+
+
+def _hashes_exactly(data_type: pa.DataType) -> bool:
+    """Return whether different values have different hashes as keys, but for accidents."""
+    values = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+    if is_ambiguous(values) or pa.types.is_struct(values):
+        return False
+    try:
+        require_key_type(data_type)
+    except ConfigurationError:
+        return False
+    return True
 
 
 def _hash_of(value: object) -> int:

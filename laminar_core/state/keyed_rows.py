@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow.compute import call_function
 
 from laminar_core.aggregates.accumulators import Accumulator, merge_in_order
+from laminar_core.aggregates.group_keys import flat_keys
 from laminar_core.aggregates.grouping import Reduction, group
 from laminar_core.aggregates.key_index import MISSING, KeyIndex
 from laminar_core.aggregates.row_groups import Integers, as_array
@@ -225,17 +226,30 @@ class KeyedRows:
 
 
 def same_keys(left: pa.Table, right: pa.Table) -> np.ndarray:
-    """Compare row by row; null equals null."""
+    """Compare row by row; null equals null, and NaN equals NaN."""
     same = np.ones(left.num_rows, np.bool_)
     for mine, theirs in zip(left.columns, right.columns, strict=True):
-        if pa.types.is_null(mine.type):
-            continue
-        equal = call_function("equal", [mine, theirs]).fill_null(pa.scalar(value=False))
-        if mine.null_count and theirs.null_count:
-            both = call_function("and", [mine.is_null(), theirs.is_null()])
-            equal = call_function("or", [equal, both])
-        same &= equal.to_numpy()
+        flat = zip(flat_keys(mine), flat_keys(theirs), strict=True)
+        for one, other in flat:
+            same &= _same_values(one, other)
     return same
+
+
+def _same_values(mine: pa.ChunkedArray, theirs: pa.ChunkedArray) -> np.ndarray:
+    if pa.types.is_null(mine.type):
+        return np.ones(len(mine), np.bool_)
+    if pa.types.is_floating(mine.type):
+        mine, theirs = (_bits(column) for column in (mine, theirs))
+    equal = call_function("equal", [mine, theirs]).fill_null(pa.scalar(value=False))
+    if mine.null_count and theirs.null_count:
+        both = call_function("and", [mine.is_null(), theirs.is_null()])
+        equal = call_function("or", [equal, both])
+    return equal.to_numpy(zero_copy_only=False)
+
+
+def _bits(column: pa.ChunkedArray) -> pa.Array:
+    """Return floats as integers: among canonical ones, equal values have equal bits."""
+    return as_array(column).cast(pa.float64()).view(pa.int64())
 
 
 def newest_rows(tables: Iterable[pa.Table], keys: Sequence[str], schema: pa.Schema) -> pa.Table:

@@ -232,9 +232,9 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
     assert caught.value.code is code
 
 
-def test_floating_point_is_no_key() -> None:
+def test_a_list_is_no_key() -> None:
     with pytest.raises(ConfigurationError, match="cannot be a key"):
-        COMBINE.output_schema(INPUT.set(0, pa.field("merchant", pa.float64())))
+        COMBINE.output_schema(INPUT.set(0, pa.field("merchant", pa.list_(pa.int8()))))
 
 
 def test_two_results_of_one_name_are_refused() -> None:

@@ -168,6 +168,48 @@ def test_a_window_that_was_open_at_the_checkpoint_closes_right(state: StateOptio
     assert found == {key: expected(of) for key, of in windows_of.items()}
 
 
+def floats_and_structs() -> list[pa.Table]:
+    """Keys with both zeros, NaN, and structs with nulls."""
+    numbers = [0.0, -0.0, float("nan"), -1.5, None]
+    places = [{"shop": "a", "x": 0.0}, {"shop": "a", "x": -0.0}, {"shop": None, "x": None}, None]
+    return [
+        table.append_column("x", pa.array([numbers[(i + 3 * n) % 5] for i in range(len(table))]))
+        .append_column("place", pa.array([places[(i + n) % 4] for i in range(len(table))]))
+        .drop_columns(["k"])
+        for n, table in enumerate(splits())
+    ]
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+def test_floats_and_structs_are_keys(parallelism: int, backend: str) -> None:
+    """Goal: one group per key over an exchange, a restart and a rescale, as Spark groups."""
+    ledger, tables = Ledger(), floats_and_structs()
+    state = StateOptions(backend=backend, simulated_files=True)  # type: ignore[arg-type]
+
+    def plan() -> Plan:
+        p = Pipeline("p")
+        stream = p.source("in", MemorySource(tables, batch_rows=3, gap_every=1, gap_polls=6))
+        keyed = stream.watermark("ts", max_delay="2 minutes").rebalance().key_by("x", "place")
+        counts = keyed.window(windows.tumbling("30 seconds")).aggregate("n", agg.count())
+        counts.sink("out", LedgerSink(ledger))
+        return p.plan()
+
+    first = stopped_after(plan(), 2, seed=1, state=state)
+    second = continued(first, plan(), parallelism=parallelism)
+    assert second.run(state=state).outcome == "finished"
+    expected: dict[str, int] = {}
+    for row in (row for table in tables for row in table.to_pylist()):
+        key = str((row["x"], row["place"], row["ts"].timestamp() // 30)).replace("-0.0", "0.0")
+        expected[key] = expected.get(key, 0) + 1
+    found = {
+        str((row["x"], row["place"], row["window_start"].timestamp() // 30)): row["count"]
+        for row in ledger.rows()
+    }
+    assert found == expected
+    assert len(ledger.rows()) == len(expected)
+
+
 def test_a_changed_definition_is_refused_and_reset_only_with_the_sources() -> None:
     """The document: old state discarded, new state starts fresh. ERRATA 1.1: on request only, and
     then the sources are read from their beginning, too.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from laminar_core.codec.canonical import canonical
 from laminar_core.connectors.formats.json_encoding import JsonEncoder
 from laminar_core.errors import ConfigurationError, ErrorCode
 
@@ -17,7 +18,7 @@ class KeyEncoder:
 
     One column of bytes, text, integers or booleans is the key as it is: its bytes, its UTF-8, or
     its digits. Several columns, or one of another type, become one JSON object. A row whose one
-    column is null has no key.
+    column is null has no key. Both zeros of floats are one key.
 
     Raises:
         ConfigurationError: a column is not there, or has a type that no key can be made of.
@@ -44,7 +45,8 @@ class KeyEncoder:
         Raises:
             DataError: a value has no form in JSON.
         """
-        chosen = rows.select(self._columns)
+        columns = [canonical(rows.column(name)) for name in self._columns]
+        chosen = pa.RecordBatch.from_arrays(columns, names=self._columns)
         if self._json is not None:
             return self._json.encode(chosen)
         column = chosen.column(0)

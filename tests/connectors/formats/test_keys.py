@@ -44,6 +44,14 @@ def test_a_key_is_the_value_or_an_object_of_several(
     assert KeyEncoder(ROWS.schema, columns).encode(ROWS.slice(1)).to_pylist() == keys[1:]
 
 
+def test_both_zeros_are_one_key() -> None:
+    """A topic is compacted by the bytes of keys."""
+    rows = pa.record_batch({"x": [0.0, -0.0], "s": [{"y": -0.0}, {"y": 0.0}]})
+    for column in ("x", "s"):
+        first, second = KeyEncoder(rows.schema, [column]).encode(rows).to_pylist()
+        assert first == second
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

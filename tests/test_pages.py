@@ -166,8 +166,10 @@ def test_the_pieces_of_pipelines_fit() -> None:
     """Pieces that run alone have tests of their own: loop, several inputs, start of a job."""
     at = pa.array([0], pa.timestamp("us", tz="UTC"))
     rows = pa.table({"merchant": ["m"], "paid_at": at, "device": ["d"], "boot": [1], "n": [1]})
+    rows = rows.append_column("amount_cents", pa.array([5]))
     source = Pipeline("payments").source("rows", MemorySource([rows]))
     names = {"payments": source, "rows": source, "windows": windows, "agg": agg}
+    names["ParquetSink"] = ParquetSink
     names |= {"SHOPS": MemorySource([rows]), "ONLINE": MemorySource([rows])}
     names |= vars(laminar_core.pipeline)
     pieces = [b.text for b in blocks("pipelines.md") if b.language == "python"]

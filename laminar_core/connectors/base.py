@@ -8,7 +8,13 @@ import pyarrow as pa
 
 from laminar_core.connectors.outlook import Outlook, Promise, Repeat
 from laminar_core.errors import ErrorCode, IncompatibleStateError, ProtocolError
-from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.operators.base import (
+    JsonObject,
+    OutputMode,
+    PendingSnapshot,
+    Snapshot,
+    SubtaskContext,
+)
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.store.staging import StagingArea
 
@@ -422,7 +428,11 @@ class Withdrawing(Protocol):
 
 
 class Sink(Protocol):
-    """The destination of rows."""
+    """The destination of rows.
+
+    A sink that takes more than rows to append has an attribute ``accepts``, see ``accepted_by``.
+    With ``upsert``, ``updates_by`` names the columns by which it replaces rows.
+    """
 
     def describe(self) -> JsonObject:
         """Return the description that decides whether pre-committed output still fits.
@@ -451,3 +461,8 @@ class Sink(Protocol):
         None if the rows are part of the state, with no output to commit.
         """
         ...
+
+
+def accepted_by(sink: Sink) -> frozenset[OutputMode]:
+    """Return the modes of streams that a sink takes; without ``accepts`` it only appends."""
+    return getattr(sink, "accepts", frozenset({"append"}))

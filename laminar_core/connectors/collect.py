@@ -2,13 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
 from laminar_core.connectors.outlook import Promise
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
-from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.operators.base import (
+    JsonObject,
+    OutputMode,
+    PendingSnapshot,
+    Snapshot,
+    SubtaskContext,
+)
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.store.staging import StagingArea
 
@@ -20,6 +27,8 @@ class CollectSink:
     Every checkpoint holds all rows so far, so each subtask takes at most ``max_rows``.
     """
 
+    accepts: ClassVar[frozenset[OutputMode]] = frozenset({"append", "upsert"})
+    """Every row is collected as it was emitted, each update of a key, too."""
     max_rows: int = 1_000_000
 
     def __post_init__(self) -> None:

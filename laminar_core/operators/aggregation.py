@@ -28,6 +28,7 @@ from laminar_core.aggregates.grouping import plain_column
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import (
     JsonObject,
+    OutputMode,
     PendingSnapshot,
     Snapshot,
     SubtaskContext,
@@ -181,6 +182,7 @@ class WindowAggregate:
     """
 
     redistribution: ClassVar[Redistribution] = "keyed"
+    output_mode: ClassVar[OutputMode] = "append"
     needs_event_time: ClassVar[bool] = True
     operator_id: str
     keys: tuple[str, ...]

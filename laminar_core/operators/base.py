@@ -7,7 +7,7 @@ the driver to the workers, knows its identity and describes itself for the finge
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -25,6 +25,9 @@ from laminar_core.store.staging import StagingArea
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 JsonObject = dict[str, JsonValue]
+
+OutputMode = Literal["append", "upsert", "retract"]
+"""Whether a row is new, replaces the earlier row of its key, or adds a row or takes one away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +260,8 @@ class Spec(Protocol):
     An operator with state that can be restored with another number of workers has a class attribute
     ``redistribution``, see ``redistribution_of``. One that works by event time has a class
     attribute ``needs_event_time``, and one that assigns watermarks ``makes_event_time``.
+    ``output_mode`` is the mode of its output rows, if that is not the mode of its input; with
+    ``upsert``, ``updates_by`` names the columns of the key.
     """
 
     @property

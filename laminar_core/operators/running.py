@@ -23,7 +23,13 @@ from laminar_core.aggregates.accumulators import (
 )
 from laminar_core.aggregates.grouping import plain_column
 from laminar_core.errors import ErrorCode, IncompatibleStateError
-from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.operators.base import (
+    JsonObject,
+    OutputMode,
+    PendingSnapshot,
+    Snapshot,
+    SubtaskContext,
+)
 from laminar_core.operators.keyed import (
     key_group_properties,
     owned_key_groups,
@@ -104,9 +110,15 @@ class RunningAggregate:
     """
 
     redistribution: ClassVar[Redistribution] = "keyed"
+    output_mode: ClassVar[OutputMode] = "upsert"
     operator_id: str
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
+
+    @property
+    def updates_by(self) -> tuple[str, ...]:
+        """The key by which a row replaces an earlier one."""
+        return self.keys
 
     def describe(self) -> JsonObject:
         """Return keys and aggregates: the meaning of the state."""

@@ -321,6 +321,14 @@ class Stream:
             )
         return Stream(self._pipeline, node, side=name)
 
+    def changes(self) -> "Stream":
+        """Take each row as a row of its own, also if it replaces an earlier one.
+
+        Running totals are emitted again whenever they change, and most sinks only append rows. With
+        this, the sink gets every change, and its readers take the newest row of each key.
+        """
+        return self._of(self._from._replace(as_changes=True), self._event_time)
+
     def union(self, *others: "Stream", name: str | None = None) -> "Stream":
         """Merge streams of one schema, in no particular order.
 
@@ -334,7 +342,9 @@ class Stream:
             self._require_alike(other, "a union")
         operator = SelectColumns(self._pipeline.name_for("union", name), tuple(self.schema.names))
         inputs = tuple(s._from for s in (self, *others))  # noqa: SLF001 - one of us
-        node = self._pipeline.add(Node(self.schema, inputs, operator=operator, is_union=True))
+        node = Node(self.schema, inputs, operator=operator, is_union=True)
+        node.updates = self._from.updates
+        self._pipeline.add(node)
         known = [s._event_time for s in (self, *others) if s._event_time is not None]  # noqa: SLF001
         return Stream(
             self._pipeline, node, event_time=reduce(EventTime.joined, known) if known else None
@@ -389,7 +399,7 @@ class Stream:
             ConfigurationError: what comes back has another schema, or is of another pipeline.
         """
         head = LoopHead(self._pipeline.name_for("loop", name))
-        node = Node(self.schema, (self._from,), operator=head)
+        node = Node(self.schema, (self._from,), operator=head, updates=self._from.updates)
         feedback, leaving = body(Stream(self._pipeline, self._pipeline.add(node)))
         for stream in (feedback,) if isinstance(feedback, Stream) else feedback:
             self._require_alike(stream, f"loop {head.operator_id}")
@@ -413,6 +423,12 @@ class Stream:
                 f"{what} needs one schema, and {other.schema.names} is not {self.schema.names}"
                 " with the same types: select or map them first",
             )
+        if other._from.updates != self._from.updates:  # noqa: SLF001 - one of us
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"{what} cannot mix rows that replace earlier ones with others: call .changes() on"
+                " the stream of totals, or emit totals of windows",
+            )
 
     def key_by(self, *columns: str) -> "KeyedStream":
         """Group rows by equal values in ``columns``."""
@@ -423,8 +439,8 @@ class Stream:
     def sink(self, name: str, sink: Sink) -> Pipeline:
         """Write the rows to ``sink``; whether it can take them is found when the job starts."""
         check_operator_id(name)
-        node = Node(self.schema, (self._from,), sink=SinkNode(name, sink))
-        self._pipeline.add(node)
+        target = SinkNode(name, sink, self._from.updates)
+        self._pipeline.add(Node(self.schema, (self._from,), sink=target))
         return self._pipeline
 
     def then(self, operator: OperatorSpec, by: Partitioning | None = None) -> "Stream":
@@ -432,18 +448,24 @@ class Stream:
         schema = operator.output_schema(self.schema)
         come_from = self._from if by is None else self._from._replace(by=by)
         sides = side_outputs_of(operator, self.schema)
-        node = Node(schema, (come_from,), operator=operator, sides=sides)
+        updates = come_from.updates.behind(operator, self.schema, schema)
+        node = Node(schema, (come_from,), operator=operator, sides=sides, updates=updates)
         stream = Stream(self._pipeline, self._pipeline.add(node))
         known = self._event_time
         return stream if known is None else stream.timed(known.through(self.schema, schema))
 
     def timed(self, event_time: EventTime) -> "Stream":
         """Replace the columns that the watermark applies to; for operators that change them."""
-        return Stream(self._pipeline, *self._from[:2], event_time, self._from.side)
+        return self._of(self._from, event_time)
 
     def divided(self, by: Partitioning) -> "Stream":
         """Divide the rows among subtasks in this way."""
-        return Stream(self._pipeline, self._from.node, by, self._event_time, self._from.side)
+        return self._of(self._from._replace(by=by), self._event_time)
+
+    def _of(self, come_from: Input, event_time: EventTime | None) -> "Stream":
+        stream = Stream(self._pipeline, come_from.node, event_time=event_time)
+        stream._from = come_from
+        return stream
 
 
 def _workers(run: RunConfig, spark: SparkSession) -> int:

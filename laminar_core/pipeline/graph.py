@@ -19,6 +19,7 @@ from laminar_core.plan.plan import (
     SourceNode,
     Vertex,
 )
+from laminar_core.plan.updates import Updates
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +38,8 @@ class Node:
     """It is a vertex of its own also with one input, so that another stream can join it later."""
     sides: Mapping[str, pa.Schema] = field(default_factory=dict[str, pa.Schema])
     """The schema of each of its side outputs, by name."""
+    updates: Updates = field(default_factory=Updates)
+    """The mode of its output rows: whether they replace earlier ones."""
 
     @property
     def operator_id(self) -> str:
@@ -55,11 +58,18 @@ class Input(NamedTuple):
     """The name of a side output of the node; None: its main output."""
     feeds: int = 0
     """Which input of the receiving operator it feeds."""
+    as_changes: bool = False
+    """Each row is a row of its own, also if the node updates rows that it has emitted."""
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of these rows."""
         return self.node.schema if self.side is None else self.node.sides[self.side]
+
+    @property
+    def updates(self) -> Updates:
+        """The mode of these rows: whether they replace earlier ones."""
+        return Updates() if self.as_changes or self.side is not None else self.node.updates
 
     @property
     def side_output(self) -> SideOutput | None:

@@ -24,6 +24,7 @@ from laminar_core.operators.base import (
 from laminar_core.operators.loops import LoopHead
 from laminar_core.plan.event_time import check_event_time
 from laminar_core.plan.inputs import check_inputs
+from laminar_core.plan.updates import Updates
 from laminar_core.protocol.edges import PartitioningKind, may_overtake
 
 INPUTS_KEY = "inputs"
@@ -107,6 +108,8 @@ class SinkNode:
 
     operator_id: str
     sink: Sink
+    updates: Updates = field(default_factory=Updates)
+    """The mode of its rows: whether they replace earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +244,8 @@ class Plan:
         Raises:
             ConfigurationError: an id is used twice, there is no source or no sink, something is
                 not consumed, an operator does not get the inputs that it needs, a loop is none, or
-                has operators that cannot be in it, or an operator needs event time and no watermark
-                comes to it.
+                has operators that cannot be in it, an operator needs event time and no watermark
+                comes to it, or a sink would append updates.
         """
         ids = self.operator_ids()
         if repeated := sorted({o for o in ids if ids.count(o) > 1}):
@@ -265,6 +268,8 @@ class Plan:
             check_inputs(vertex, self.inputs_of(vertex.vertex_id))
             self._check_letters(vertex)
             self._check_loop(vertex)
+            if vertex.sink is not None:
+                vertex.sink.updates.check(vertex.sink.operator_id, vertex.sink.sink)
         check_event_time(self)
 
     def _check_letters(self, vertex: Vertex) -> None:

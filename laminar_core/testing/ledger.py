@@ -7,13 +7,19 @@ writers, become visible by commits, and can be withdrawn; committing twice chang
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 
 from laminar_core.connectors.outlook import Committable, Committed, Lost, Outlook, Promise
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
-from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.operators.base import (
+    JsonObject,
+    OutputMode,
+    PendingSnapshot,
+    Snapshot,
+    SubtaskContext,
+)
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.store.staging import StagingArea
 
@@ -79,6 +85,8 @@ class Ledger:
 class LedgerSink:
     """Writes to ``ledger``, exactly once."""
 
+    accepts: ClassVar[frozenset[OutputMode]] = frozenset({"append", "upsert"})
+    """Rows stay in the order in which they became visible, updates of a key too."""
     ledger: Ledger
     name: str = "ledger"
 

@@ -18,7 +18,7 @@ from laminar_core.connectors.plain import plain_schema
 from laminar_core.connectors.staged_rows import StagedRows
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.extras import needs_extra
-from laminar_core.operators.base import JsonObject, SubtaskContext
+from laminar_core.operators.base import JsonObject, OutputMode, SubtaskContext
 from laminar_core.store.staging import StagingArea
 from laminar_core.units import duration_ms, duration_text
 
@@ -118,6 +118,16 @@ class KafkaSink:
         """The connection."""
         assert isinstance(self.connection, KafkaConnection)
         return self.connection
+
+    @property
+    def accepts(self) -> frozenset[OutputMode]:
+        """Rows to append; with a key also those that replace earlier ones, for compacted topics."""
+        return frozenset({"append"}) if self.key is None else frozenset({"append", "upsert"})
+
+    @property
+    def updates_by(self) -> tuple[str, ...]:
+        """The columns of the key, by which a compacted topic keeps the newest message."""
+        return () if self.key is None else tuple(self.key)
 
     @property
     def output_format(self) -> OutputFormat:

@@ -21,6 +21,7 @@ from laminar_core.connectors.base import (
     SourceBatch,
     SourceReader,
     SplitStatus,
+    accepted_by,
 )
 from laminar_core.connectors.outlook import Promise
 from laminar_core.operators.base import (
@@ -31,6 +32,7 @@ from laminar_core.operators.base import (
     MultiInputSubtask,
     OperatorSpec,
     OperatorSubtask,
+    OutputMode,
     PendingSnapshot,
     Side,
     Snapshot,
@@ -328,6 +330,11 @@ class CountingSink:
     """Takes rows in place of another sink and keeps none; the real one is never opened."""
 
     sink: Sink
+
+    @property
+    def accepts(self) -> frozenset[OutputMode]:
+        """The modes that the sink takes."""
+        return accepted_by(self.sink)
 
     def describe(self) -> JsonObject:
         """Return the sink's description, so that the checkpoint fits."""

@@ -1,16 +1,21 @@
 """Parts by themselves, in one process."""
 
 from itertools import count
+from time import process_time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from benchmarks.result import Result, median_seconds
+from benchmarks.result import Result, median, median_seconds
 from laminar_core.codec.arrow import encode_table
 from laminar_core.link.wire import ElementCodec
 from laminar_core.operators import agg, windows
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import SubtaskContext
+from laminar_core.operators.flat_map import FlatMapBatches, MapRows
+from laminar_core.operators.stateless import MapBatches, StatelessSubtask
 from laminar_core.protocol.alignment import initial, step
 from laminar_core.protocol.alignment_events import BarrierReached
 from laminar_core.protocol.types import (
@@ -73,6 +78,47 @@ def aggregation() -> list[Result]:
         Result("combine", BATCH_ROWS / combine_seconds, "rows/s", "higher"),
         Result("merge", combined.num_rows / merge_seconds, "rows/s", "higher"),
     ]
+
+
+def rows() -> list[Result]:
+    """A function of each row, against the same function of whole batches, in CPU time."""
+    batch = _payments(BATCH_ROWS)
+    schema = batch.schema.set(0, pa.field("merchant", pa.string()))
+
+    def fee_of_batch(payments: pa.RecordBatch) -> pa.RecordBatch:
+        fee = pc.divide(payments.column("amount"), 100)
+        merchant, ts = payments.column("merchant").cast(pa.string()), payments.column("ts")
+        return pa.RecordBatch.from_arrays([merchant, fee, ts], schema=schema)
+
+    def fee_of_row(payment: dict[str, Any]) -> dict[str, Any]:
+        return {**payment, "amount": payment["amount"] // 100}
+
+    specs = (
+        MapBatches("map", fee_of_batch, schema),
+        FlatMapBatches("flat-map", lambda payments: [fee_of_batch(payments)], schema),
+        MapRows("map-rows", fee_of_row, schema),
+    )
+    context = SubtaskContext("rows", 0, 1, 128, Generation(1))
+    subtasks = [spec.open(context, batch.schema) for spec in specs]
+    of_map, of_flat_map, of_rows = (_cpu_seconds(subtask, batch) for subtask in subtasks)
+    return [
+        Result("map", BATCH_ROWS / of_map, "rows/s", "higher"),
+        Result("flat_map_ratio", of_flat_map / of_map, "x map", "lower"),
+        Result("map_rows", BATCH_ROWS / of_rows, "rows/s", "higher"),
+        Result("map_rows_ratio", of_rows / of_map, "x map", "lower"),
+    ]
+
+
+def _cpu_seconds(subtask: StatelessSubtask, batch: pa.RecordBatch) -> float:
+    """Return the median CPU time: a long call waits for cores more often than a short one."""
+
+    def once() -> float:
+        started = process_time()
+        for _ in subtask.process(batch):
+            pass
+        return process_time() - started
+
+    return median([once() for _ in range(9)])
 
 
 def snapshot() -> list[Result]:

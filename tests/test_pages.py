@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import dagster as dg
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import yaml
 
@@ -169,7 +170,7 @@ def test_the_pieces_of_pipelines_fit() -> None:
     rows = rows.append_column("amount_cents", pa.array([5]))
     source = Pipeline("payments").source("rows", MemorySource([rows]))
     names = {"payments": source, "rows": source, "windows": windows, "agg": agg}
-    names["ParquetSink"] = ParquetSink
+    names |= {"ParquetSink": ParquetSink, "pa": pa, "pc": pc, "Iterator": Iterator}
     names |= {"SHOPS": MemorySource([rows]), "ONLINE": MemorySource([rows])}
     names |= vars(laminar_core.pipeline)
     pieces = [b.text for b in blocks("pipelines.md") if b.language == "python"]

@@ -103,8 +103,8 @@ class MapBatches:
             if not result.schema.equals(schema):
                 raise ConfigurationError(
                     ErrorCode.WRONG_SCHEMA,
-                    f"map {self.operator_id!r} returned {_one_line(result.schema)}"
-                    f" instead of {_one_line(schema)}",
+                    f"map {self.operator_id!r} returned {one_line(result.schema)}"
+                    f" instead of {one_line(schema)}",
                 )
             return result
 
@@ -201,5 +201,6 @@ def describe_function(function: Callable[..., object]) -> dict[str, JsonValue]:
     return {"name": name, "source_sha256": hashlib.sha256(source.encode()).hexdigest()}
 
 
-def _one_line(schema: pa.Schema) -> str:
+def one_line(schema: pa.Schema) -> str:
+    """Return the columns and their types for a message."""
     return "(" + ", ".join(f"{field.name} {field.type}" for field in schema) + ")"

@@ -37,6 +37,12 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import SystemClock
 from laminar_core.operators.base import MultiInputSpec, OperatorSpec, side_outputs_of
 from laminar_core.operators.deduplicate import Deduplicate
+from laminar_core.operators.flat_map import (
+    BatchesFunction,
+    FlatMapBatches,
+    MapRows,
+    RowFunction,
+)
 from laminar_core.operators.loops import LoopHead
 from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
@@ -262,6 +268,28 @@ class Stream:
     ) -> "Stream":
         """Replace every batch by ``function(batch)``."""
         return self.then(MapBatches(self._pipeline.name_for("map", name), function, schema))
+
+    def flat_map(
+        self,
+        function: BatchesFunction,
+        *,
+        schema: pa.Schema | None = None,
+        name: str | None = None,
+    ) -> "Stream":
+        """Replace every batch by the batches that the function returns: one, several or none."""
+        return self.then(
+            FlatMapBatches(self._pipeline.name_for("flat-map", name), function, schema)
+        )
+
+    def map_rows(
+        self, function: RowFunction, schema: pa.Schema, *, name: str | None = None
+    ) -> "Stream":
+        """Replace every row by a row, several rows or none; a row is a dictionary.
+
+        The function returns a dictionary with the columns of ``schema``, a list of these, or None.
+        It is called for every row, in Python: ``map`` and ``flat_map`` are many times faster.
+        """
+        return self.then(MapRows(self._pipeline.name_for("map-rows", name), function, schema))
 
     def filter(
         self,

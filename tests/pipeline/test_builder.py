@@ -15,6 +15,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, Stream, WindowedStream
 from laminar_core.plan.plan import Keyed, SourceNode
+from laminar_core.testing import Ledger, LedgerSink, Simulation
 
 FIELDS = {"key": Sequence(), "at": EventTime(0, 1_000_000), "word": Constant("a")}
 SOURCE = DatagenSource(FIELDS, rows=100)
@@ -51,6 +52,28 @@ def test_the_pipeline_of_the_documentation_builds(tmp_path) -> None:
         "totals",
     ]
     assert not (tmp_path / "out").exists(), "building creates nothing"
+
+
+def test_functions_of_rows_and_batches_run_in_a_job() -> None:
+    """A row becomes two or none, and a batch becomes two."""
+    ledger, columns = Ledger(), pa.schema([("key", pa.int64()), ("half", pa.int8())])
+    p = Pipeline("p")
+    (
+        p.source("in", SOURCE)
+        .watermark("at")
+        .map_rows(lambda row: row if row["key"] % 2 else None, SOURCE.schema())
+        .flat_map(lambda batch: (batch.slice(n * 3, 3) for n in range(2)), schema=SOURCE.schema())
+        .map_rows(lambda row: [{"key": row["key"], "half": n} for n in range(2)], columns)
+        .sink("out", LedgerSink(ledger))
+    )
+    assert "map-rows-2" in p.plan().operator_ids()
+    simulation = Simulation(p.plan(), seed=3)
+    assert simulation.run().outcome == "finished"
+    found = sorted((row["key"], row["half"]) for row in ledger.rows())
+    keys = sorted({key for key, _ in found})
+    assert found == [(key, half) for key in keys for half in range(2)]
+    assert keys
+    assert all(key % 2 for key in keys)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,196 @@
+"""Functions that return any number of batches, and functions of one row at a time.
+
+Both are stateless and known by the name and the source of their function, like ``map``. A function
+of rows is for those who think in rows: every value becomes a Python object and back, which costs a
+hundred times and more what an operation on the whole column costs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import pyarrow as pa
+
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.base import JsonObject, SubtaskContext
+from laminar_core.operators.columns import require_distinct
+from laminar_core.operators.stateless import StatelessSubtask, describe_function, one_line
+
+BatchesFunction = Callable[[pa.RecordBatch], pa.RecordBatch | Iterable[pa.RecordBatch]]
+"""From a batch to one or several batches, or none."""
+
+Row = Mapping[str, Any]
+RowFunction = Callable[[dict[str, Any]], Row | Iterable[Row] | None]
+"""From a row to a row, several rows, or None for no row."""
+
+
+class FlatMapSubtask(StatelessSubtask):
+    """Applies one function to every batch and passes on all batches that it returns."""
+
+    def __init__(self, apply: Callable[[pa.RecordBatch], Iterable[pa.RecordBatch]]) -> None:
+        super().__init__(lambda batch: batch)
+        self._apply_many = apply
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the results that have rows, one at a time as the function makes them."""
+        if batch.num_rows:
+            for result in self._apply_many(batch):
+                if result.num_rows:
+                    yield result
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMapBatches:
+    """Replace every batch by the batches that ``function`` returns for it.
+
+    ``schema`` is what these have; without it, the function is called once on an empty batch to
+    find out.
+    """
+
+    operator_id: str
+    function: BatchesFunction
+    schema: pa.Schema | None = None
+
+    def describe(self) -> JsonObject:
+        """Return name and source of the function."""
+        return {"kind": "flat-map", "function": describe_function(self.function)}
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """Return the declared schema, or the schema of the function's first result.
+
+        Raises:
+            ConfigurationError: the function cannot take an empty batch, or returns none for it
+                (INVALID_PIPELINE).
+        """
+        if self.schema is not None:
+            return self.schema
+        empty = pa.RecordBatch.from_pylist([], schema=input_schema)
+        try:
+            results = list(self._results(empty))
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"flat_map {self.operator_id!r} failed on an empty batch: {type(error).__name__}:"
+                f" {error}; correct it, or declare its schema",
+            ) from error
+        if not results:
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"flat_map {self.operator_id!r} returned no batch for an empty one: declare its"
+                " schema",
+            )
+        return results[0].schema
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> FlatMapSubtask:
+        """Create the running instance."""
+        del context
+        schema = self.output_schema(input_schema)
+
+        def apply(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+            for result in self._results(batch):
+                if not result.schema.equals(schema):
+                    raise _wrong_schema(
+                        f"flat_map {self.operator_id!r} returned {one_line(result.schema)}"
+                        f" instead of {one_line(schema)}"
+                    )
+                yield result
+
+        return FlatMapSubtask(apply)
+
+    def _results(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        results = self.function(batch)
+        if isinstance(results, pa.RecordBatch):  # It would be taken for a list of columns.
+            results = (results,)
+        for result in results:
+            if not isinstance(result, pa.RecordBatch):
+                raise _wrong_schema(
+                    f"flat_map {self.operator_id!r} returned a {type(result).__name__} where a"
+                    " record batch is needed"
+                )
+            yield result
+
+
+@dataclass(frozen=True, slots=True)
+class MapRows:
+    """Replace every row, as a dictionary, by the rows that ``function`` returns for it.
+
+    Each of these has exactly the columns of ``schema``, with values that fit their types.
+    """
+
+    operator_id: str
+    function: RowFunction
+    schema: pa.Schema
+
+    def describe(self) -> JsonObject:
+        """Return name and source of the function."""
+        return {"kind": "map-rows", "function": describe_function(self.function)}
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """Return the declared schema.
+
+        Raises:
+            ConfigurationError: it has no column, or two of one name (INVALID_PIPELINE).
+        """
+        del input_schema
+        if not self.schema.names:
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"map_rows {self.operator_id!r} needs a schema with at least one column",
+            )
+        require_distinct(self.schema.names, "give each column of the schema its own name")
+        return self.schema
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> StatelessSubtask:
+        """Create the running instance."""
+        del context
+        self.output_schema(input_schema)
+        return StatelessSubtask(self._map)
+
+    def _map(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        rows = list(self._rows(batch))
+        return pa.RecordBatch.from_arrays(
+            [self._column(field, rows) for field in self.schema], schema=self.schema
+        )
+
+    def _rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
+        names = dict.fromkeys(self.schema.names).keys()
+        for row in batch.to_pylist():
+            result = self.function(row)
+            if result is None:
+                continue
+            for made in _several(result):
+                if not _is_row(made):
+                    raise self._wrong(f"a {type(made).__name__}")
+                if made.keys() != names:
+                    raise self._wrong(f"({', '.join(made)})")
+                yield made
+
+    def _wrong(self, found: str) -> ConfigurationError:
+        wanted = ", ".join(self.schema.names)
+        return _wrong_schema(
+            f"map_rows {self.operator_id!r} returned {found} instead of a row with ({wanted})"
+        )
+
+    def _column(self, field: pa.Field, rows: list[Row]) -> pa.Array:
+        try:
+            return pa.array([row[field.name] for row in rows], field.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            reason = str(error).partition("\n")[0]
+            raise _wrong_schema(
+                f"map_rows {self.operator_id!r} returned a value that does not fit column"
+                f" {field.name!r} ({field.type}): {reason}"
+            ) from error
+
+
+def _several(result: Row | Iterable[Row]) -> Iterable[object]:
+    return (result,) if _is_row(result) else result
+
+
+def _is_row(thing: object) -> TypeGuard[Row]:
+    return isinstance(thing, dict | Mapping)  # A dictionary is known much faster than a mapping.
+
+
+def _wrong_schema(problem: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.WRONG_SCHEMA, problem)

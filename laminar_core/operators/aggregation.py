@@ -53,6 +53,7 @@ from laminar_core.operators.windows import (
     TimesUs,
     Window,
     event_times_us,
+    grows_from_us,
     pane_numbers,
     pane_starts,
     require_time_column,
@@ -220,6 +221,7 @@ class WindowAggregate:
             size_us=self.window.size_us,
             slide_us=self.window.slide_us,
             lateness_us=self.allowed_lateness_us,
+            grows_from_us=grows_from_us(self.window),
         )
 
     def state_tables(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
@@ -266,7 +268,8 @@ class WindowAggregator:
         """
         rows = pa.Table.from_batches([batch]).select(self._layout.schema.names)
         if self._ahead is not None:
-            in_time = self._unfired(self._ahead, rows)
+            last_windows = self._layout.last_label_us(window_starts_of(rows))
+            in_time = self._unfired(self._ahead, rows, last_windows)
             late = rows.column(ROW_COUNT.name).filter(pa.array(~in_time))
             self._late_of_ahead += call_function("sum", [late]).as_py() or 0
             rows = rows.filter(pa.array(in_time))
@@ -312,13 +315,16 @@ class WindowAggregator:
 
     def _not_again(self, ahead: Progress, fired: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield the firing windows without the rows that were emitted before."""
-        return (merged.filter(pa.array(self._unfired(ahead, merged))) for merged in fired)
+        return (
+            merged.filter(pa.array(self._unfired(ahead, merged, window_starts_of(merged))))
+            for merged in fired
+        )
 
-    def _unfired(self, ahead: Progress, rows: pa.Table) -> npt.NDArray[np.bool_]:
-        """Return, per row of a window, whether the window has not fired for the row's key."""
-        layout = self._layout
-        fires_us = window_starts_of(rows) + layout.size_us + layout.lateness_us
-        return ~ahead.is_late(rows, self._spec.keys, fires_us - 1)
+    def _unfired(
+        self, ahead: Progress, rows: pa.Table, labels_us: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Return, per row, whether the window with its label has not fired for the row's key."""
+        return ~ahead.is_late(rows, self._spec.keys, self._layout.fires_us(labels_us) - 1)
 
     def _pending(self, pinned: Sequence[PinnedPane]) -> PendingSnapshot:
         finished_us = self._state.finished_us
@@ -402,10 +408,10 @@ class WindowAggregator:
         )
 
     def _results(self, merged: pa.Table) -> Iterator[pa.RecordBatch]:
-        starts = merged.column(WINDOW_START).cast(pa.int64())
-        ends = call_function("add", [starts, pa.scalar(self._layout.size_us)])
+        labels = window_starts_of(merged)
+        times = (self._layout.start_us(labels), self._layout.end_us(labels))
         columns = [merged.column(key) for key in self._spec.keys]
-        columns += [merged.column(WINDOW_START), ends.cast(TIME_TYPE)]
+        columns += [pa.chunked_array([pa.array(of).cast(TIME_TYPE)]) for of in times]
         columns += [finish(merged, aggregate) for aggregate in self._spec.aggregates]
         table = pa.Table.from_arrays(columns, schema=self._schema)
         yield from table.to_batches(max_chunksize=OUTPUT_ROWS_MAX)

@@ -5,8 +5,12 @@ TumblingWindow(size_us=300000000, offset_us=0)
 >>> sliding("10 minutes", "5 minutes")
 SlidingWindow(size_us=600000000, slide_us=300000000, offset_us=0)
 
+>>> cumulative("1 day", "1 hour")
+CumulativeWindow(size_us=86400000000, step_us=3600000000, offset_us=0)
+
 A window covers [start, start + size): its start is in it, its end is not. Starts are the multiples
-of the slide (for tumbling windows, of the size), shifted by the offset, also before 1970.
+of the slide (for tumbling and cumulative windows, of the size), shifted by the offset, also before
+1970. Cumulative windows of one start end after one step, two steps and so on.
 """
 
 from dataclasses import dataclass
@@ -59,7 +63,30 @@ class SlidingWindow:
         }
 
 
-Window = TumblingWindow | SlidingWindow
+@dataclass(frozen=True, slots=True)
+class CumulativeWindow:
+    """Windows that begin together and grow by a step, until they are ``size`` long."""
+
+    size_us: int
+    step_us: int
+    offset_us: int = 0
+
+    @property
+    def slide_us(self) -> int:
+        """The distance between ends of windows, and the length of a pane."""
+        return self.step_us
+
+    def describe(self) -> JsonObject:
+        """Return the identity for the fingerprint of a pipeline."""
+        return {
+            "kind": "cumulative",
+            "size_us": self.size_us,
+            "step_us": self.step_us,
+            "offset_us": self.offset_us,
+        }
+
+
+Window = TumblingWindow | SlidingWindow | CumulativeWindow
 
 
 def tumbling(size: Duration, *, offset: Duration | None = None) -> TumblingWindow:
@@ -88,10 +115,38 @@ def sliding(size: Duration, slide: Duration, *, offset: Duration | None = None) 
     return window
 
 
+def cumulative(
+    size: Duration, step: Duration, *, offset: Duration | None = None
+) -> CumulativeWindow:
+    """Return windows that begin every ``size`` and end after each ``step`` of it.
+
+    With ``cumulative("1 day", "1 hour")`` each day has 24 windows: its first hour, its first two
+    hours, and so on to the whole day.
+
+    Raises:
+        ConfigurationError: a duration is invalid, or ``step`` does not divide ``size``
+            (INVALID_OPTION).
+    """
+    window = CumulativeWindow(duration_us(size), duration_us(step), _offset_us(offset))
+    if window.size_us % window.step_us:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"the size of a cumulative window must be a multiple of its step: {size} is not a"
+            f" multiple of {step}",
+        )
+    return window
+
+
+def grows_from_us(window: Window) -> int | None:
+    """Return the offset of cumulative windows; None: all windows have the same size."""
+    return window.offset_us if isinstance(window, CumulativeWindow) else None
+
+
 def pane_numbers(window: Window, times_us: TimesUs) -> TimesUs:
     """Return the pane number of each time: the slide that it falls into, counted from the offset.
 
-    A pane belongs to the windows that start with it and up to ``size / slide - 1`` slides before.
+    A pane of a sliding window belongs to the windows that start with it and up to
+    ``size / slide - 1`` slides before.
     """
     # Floor division by a constant is vectorised by numpy; the remainder is not.
     return (times_us - window.offset_us if window.offset_us else times_us) // window.slide_us

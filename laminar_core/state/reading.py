@@ -33,7 +33,7 @@ from laminar_core.state.expiry import unexpired
 from laminar_core.state.keyed_rows import newest_rows
 from laminar_core.state.named_tables import layout_of
 from laminar_core.state.splits import current
-from laminar_core.state.window_layout import KEY_GROUP, WINDOW_START
+from laminar_core.state.window_layout import KEY_GROUP, WINDOW_START, StateLayout
 
 _KEYS_OF_KIND = {"deduplicate": ("producer", "generation", "first")}
 _KEYS_OF_SPLITS = ("split_id",)
@@ -172,14 +172,23 @@ def _named(description: JsonObject, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def finished_window_us(description: JsonObject, properties: JsonObject) -> int | None:
-    """Start of the newest window that had fired in the subtask; see ``StateLayout.finished_us``."""
-    window = description.get("window")
+    """Start of the newest pane that is finished; see ``StateLayout.finished_us``."""
+    given = description.get("window")
+    window = given if isinstance(given, dict) else {}
     times = (
         properties.get("watermark_us"),
-        window.get("size_us") if isinstance(window, dict) else None,
+        window.get("size_us"),
+        window.get("step_us"),
+        window.get("offset_us"),
         description.get("allowed_lateness_us"),
     )
-    watermark_us, size_us, lateness_us = (time if isinstance(time, int) else None for time in times)
+    watermark_us, size_us, step_us, offset_us, lateness_us = (
+        time if isinstance(time, int) else None for time in times
+    )
     if watermark_us is None or size_us is None:
         return None
-    return watermark_us - size_us - (lateness_us or 0)
+    grows_from_us = None if step_us is None else offset_us
+    layout = StateLayout(
+        (), (), pa.schema([]), size_us, step_us or size_us, lateness_us or 0, grows_from_us
+    )
+    return layout.finished_us(watermark_us)

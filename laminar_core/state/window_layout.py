@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,10 @@ KEY_GROUP = "key_group"
 TIME_TYPE = pa.timestamp("us", tz="UTC")
 
 WindowTables = tuple[int, Sequence[pa.Table]]
-"""Start of a window in microseconds, and the tables that together hold its rows."""
+"""Label of a window in microseconds, and the tables that together hold its rows."""
+
+Times = TypeVar("Times", int, npt.NDArray[np.int64])
+"""One time, or an array of times, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,11 @@ class StateLayout:
     """The columns of one window aggregation's state.
 
     ``schema``: the keys, ``window_start``, the accumulators. ``window_start`` (timestamp[us, UTC])
-    is the start of the last window that contains a row, which is also the start of its pane.
+    is the start of the pane of a row.
+
+    A window consists of neighbouring panes. It is known by its *label*, the start of one of them:
+    the first one, and of a cumulative window the last one. So the last window that contains a pane
+    of other windows has the start of that pane as its label.
     """
 
     keys: tuple[str, ...]
@@ -31,6 +39,9 @@ class StateLayout:
     size_us: int
     slide_us: int
     lateness_us: int
+    grows_from_us: int | None = None
+    """Windows are cumulative, and begin at multiples of their size from here; None: all windows
+    have the same size."""
 
     @property
     def pane_schema(self) -> pa.Schema:
@@ -47,7 +58,34 @@ class StateLayout:
 
     def finished_us(self, watermark_us: int | None) -> int | None:
         """Start of the newest pane that no window waits for any more; None: all are open."""
-        return None if watermark_us is None else watermark_us - self.size_us - self.lateness_us
+        if watermark_us is None:
+            return None
+        start_us = watermark_us - self.size_us - self.lateness_us
+        return self.last_label_us(self.start_us(start_us))
+
+    def start_us(self, label: Times) -> Times:
+        """Return the start of the window with this label."""
+        if self.grows_from_us is None:
+            return label
+        return (label - self.grows_from_us) // self.size_us * self.size_us + self.grows_from_us
+
+    def end_us(self, label: Times) -> Times:
+        """Return the end of the window with this label."""
+        return label + (self.size_us if self.grows_from_us is None else self.slide_us)
+
+    def fires_us(self, label: Times) -> Times:
+        """Return the watermark at which the window fires."""
+        return self.end_us(label) + self.lateness_us
+
+    def last_label_us(self, pane_us: Times) -> Times:
+        """Return the label of the last window that contains the pane."""
+        if self.grows_from_us is None:
+            return pane_us
+        return self.start_us(pane_us) + (self.size_us - self.slide_us)
+
+    def panes_of(self, label_us: int) -> range:
+        """Return the starts of the panes that the window consists of."""
+        return range(self.start_us(label_us), self.end_us(label_us), self.slide_us)
 
     def merged_pane(self, tables: Iterable[pa.Table]) -> pa.Table:
         """Reduce the rows of one window to one per key."""

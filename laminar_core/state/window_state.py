@@ -2,7 +2,8 @@
 
 A *pane* holds the rows of one slide of event time, see ``panes``. Adding rows appends a table and
 touches no key. A tumbling window is one pane. A sliding window is ``size / slide`` neighbouring
-panes, combined when it fires: a row is stored and sent once, however many windows contain it.
+panes, and a cumulative one all panes since its start, combined when it fires: a row is stored and
+sent once, however many windows contain it.
 
 Invariants, checked by ``tests/operators/test_aggregation_model.py`` for every backend:
     I1  a window fires once, when the watermark reaches its end plus the allowed lateness
@@ -51,7 +52,7 @@ _SCANS_MAX = 4
 class _Fired:
     """A window that fires, and the panes that it consists of."""
 
-    start_us: int
+    label_us: int
     panes: tuple[PinnedPane, ...]
 
     @property
@@ -88,7 +89,7 @@ class WindowState:
         """Fire every window that ends, lateness included, at or before ``watermark_us``.
 
         The state changes at once; the tables are computed as they are consumed. They have the
-        layout's schema, with the start of the fired window, one row per key and window, in the
+        layout's schema, with the label of the fired window, one row per key and window, in the
         order of windows. A watermark that does not advance changes nothing.
         """
         if self.watermark_us is not None and watermark_us <= self.watermark_us:
@@ -179,20 +180,20 @@ class WindowState:
         if self._next_firing_us is None or watermark_us < self._next_firing_us:
             return []
         layout = self._layout
-        open_us = layout.size_us + layout.lateness_us
-        starts = {
-            start_us
+        open_us = layout.fires_us(0)  # From the label of a window until it fires.
+        labels = {
+            label_us
             for pane_us in self._panes
-            for start_us in range(
+            for label_us in range(
                 self._firing_of(pane_us) - open_us,
-                min(pane_us, watermark_us - open_us) + 1,
+                min(layout.last_label_us(pane_us), watermark_us - open_us) + 1,
                 layout.slide_us,
             )
         }
-        return [_Fired(start_us, self._panes_of(start_us)) for start_us in sorted(starts)]
+        return [_Fired(label_us, self._panes_of(label_us)) for label_us in sorted(labels)]
 
-    def _panes_of(self, window_us: int) -> tuple[PinnedPane, ...]:
-        starts = range(window_us, window_us + self._layout.size_us, self._layout.slide_us)
+    def _panes_of(self, label_us: int) -> tuple[PinnedPane, ...]:
+        starts = self._layout.panes_of(label_us)
         return tuple(self._panes[start].pin() for start in starts if start in self._panes)
 
     def _drop_finished(self) -> None:
@@ -223,14 +224,14 @@ class WindowState:
 
     def _merge_waiting(self, windows: Sequence[_Fired]) -> Iterator[pa.Table]:
         if windows:
-            yield self._layout.merged([(window.start_us, window.tables()) for window in windows])
+            yield self._layout.merged([(window.label_us, window.tables()) for window in windows])
 
     def _merge_large(self, window: _Fired, parts: int) -> Iterator[pa.Table]:
         """One range of key groups after the other."""
         ground = self._ground
         for panes in by_key_groups(window.panes, ground.ranges_for(parts), ground):
             tables = [table for _, tables in panes for table in tables]
-            merged = self._layout.merged([(window.start_us, tables)])
+            merged = self._layout.merged([(window.label_us, tables)])
             if merged.num_rows:
                 yield merged
 

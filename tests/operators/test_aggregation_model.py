@@ -20,7 +20,7 @@ from laminar_core.codec.key_groups import partition
 from laminar_core.operators import agg
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import Snapshot, SubtaskContext, one_table
-from laminar_core.operators.windows import SlidingWindow, TumblingWindow, Window
+from laminar_core.operators.windows import CumulativeWindow, SlidingWindow, TumblingWindow, Window
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
 from laminar_core.state import panes, window_state
 from laminar_core.state.chunks import MemoryBackend, StateBackend
@@ -61,35 +61,41 @@ class Model:
         self.window, self.lateness_us = window, lateness_us
         self.watermark_us: int | None = None
         self.late_row_count = 0
-        self.open: dict[int, list[Row]] = {}
+        self.open: dict[tuple[int, int], list[Row]] = {}
 
-    def windows_of(self, time_us: int) -> list[int]:
-        slide, size = self.window.slide_us, self.window.size_us
-        last = (time_us - self.window.offset_us) // slide * slide + self.window.offset_us
-        return list(range(last, last - size, -slide))
+    def windows_of(self, time_us: int) -> list[tuple[int, int]]:
+        """End and start of each window."""
+        size, offset = self.window.size_us, self.window.offset_us
+        if isinstance(self.window, CumulativeWindow):
+            start = (time_us - offset) // size * size + offset
+            ends = range(start + self.window.step_us, start + size + 1, self.window.step_us)
+            return [(end, start) for end in ends if time_us < end]
+        slide = self.window.slide_us
+        last = (time_us - offset) // slide * slide + offset
+        return [(start + size, start) for start in range(last, last - size, -slide)]
 
-    def has_fired(self, start_us: int) -> bool:
-        end_us = start_us + self.window.size_us + self.lateness_us
+    def has_fired(self, window: tuple[int, int]) -> bool:
+        end_us = window[0] + self.lateness_us
         return self.watermark_us is not None and end_us <= self.watermark_us
 
     def add(self, rows: list[Row]) -> None:
         for row in rows:
             waiting = [s for s in self.windows_of(row[2]) if not self.has_fired(s)]
             self.late_row_count += not waiting
-            for start_us in waiting:
-                self.open.setdefault(start_us, []).append(row)
+            for window in waiting:
+                self.open.setdefault(window, []).append(row)
 
     def advance(self, watermark_us: int) -> list[tuple]:
         if self.watermark_us is None or watermark_us > self.watermark_us:
             self.watermark_us = watermark_us
         ripe = sorted(filter(self.has_fired, self.open))
-        return [result for start_us in ripe for result in self.fire(start_us)]
+        return [result for window in ripe for result in self.fire(window)]
 
-    def fire(self, start_us: int) -> list[tuple]:
+    def fire(self, window: tuple[int, int]) -> list[tuple]:
         groups: dict[tuple, list[int | None]] = {}
-        for merchant, country, _, value in self.open.pop(start_us):
+        for merchant, country, _, value in self.open.pop(window):
             groups.setdefault((merchant, country), []).append(value)
-        end_us = start_us + self.window.size_us
+        end_us, start_us = window
         return [(*key, start_us, end_us, *outcome(key, vs)) for key, vs in groups.items()]
 
 
@@ -189,7 +195,7 @@ class Job:
             results = list(subtask.on_watermark(watermark_us))
             assert all(result.schema == self.output_schema for result in results)
             rows = [row for result in results for row in as_tuples(result)]
-            assert [row[2] for row in rows] == sorted(row[2] for row in rows), "in window order"
+            assert [row[3] for row in rows] == sorted(row[3] for row in rows), "in window order"
             fired += rows
         return fired
 
@@ -274,7 +280,15 @@ ROWS = st.tuples(
 )
 STEPS = st.lists(st.lists(ROWS, max_size=8) | TIMES, max_size=12)
 WINDOWS = st.sampled_from(
-    [TumblingWindow(20), TumblingWindow(20, 7), SlidingWindow(30, 10), SlidingWindow(40, 20, 5)]
+    [
+        TumblingWindow(20),
+        TumblingWindow(20, 7),
+        SlidingWindow(30, 10),
+        SlidingWindow(40, 20, 5),
+        CumulativeWindow(30, 10),
+        CumulativeWindow(40, 20, 5),
+        CumulativeWindow(20, 20),
+    ]
 )
 
 

@@ -26,7 +26,7 @@ from laminar_core.operators.progress import (
     least_watermark_us,
     progress_properties,
 )
-from laminar_core.operators.windows import Window, sliding, tumbling
+from laminar_core.operators.windows import Window, cumulative, sliding, tumbling
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
 from laminar_core.state.rescaling import Rescaling
 
@@ -90,7 +90,15 @@ def some_rows(dice: Random, around_s: int) -> pa.RecordBatch:
     return pa.record_batch([keys, stamps, [dice.randrange(9) for _ in keys]], schema=INPUT)
 
 
-@pytest.mark.parametrize("window", [tumbling("10 seconds"), sliding("30 seconds", "10 seconds")])
+@pytest.mark.parametrize(
+    "window",
+    [
+        tumbling("10 seconds"),
+        sliding("30 seconds", "10 seconds"),
+        cumulative("30 seconds", "10 seconds"),
+    ],
+    ids=lambda window: window.describe()["kind"],
+)
 @pytest.mark.parametrize("lateness_us", [0, 7 * SECOND])
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_is_emitted_twice_and_nothing_else_is_late(window, lateness_us, seed) -> None:

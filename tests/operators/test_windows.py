@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.windows import (
+    CumulativeWindow,
     SlidingWindow,
     TumblingWindow,
+    Window,
+    cumulative,
     event_times_us,
+    grows_from_us,
     known_times_us,
     pane_numbers,
     pane_starts,
@@ -29,12 +33,16 @@ def test_windows_are_written_in_words_and_kept_in_microseconds() -> None:
     assert tumbling("5 minutes") == TumblingWindow(5 * MINUTE)
     assert tumbling("1 day", offset="1 hour") == TumblingWindow(24 * 60 * MINUTE, 60 * MINUTE)
     assert sliding("10 minutes", "5 minutes") == SlidingWindow(10 * MINUTE, 5 * MINUTE)
+    growing = cumulative("10 minutes", "5 minutes", offset="1 minute")
+    assert growing == CumulativeWindow(10 * MINUTE, 5 * MINUTE, MINUTE)
 
 
 @pytest.mark.parametrize("slide", ["4 minutes", "20 minutes"])
 def test_a_slide_that_does_not_divide_the_size_is_refused(slide: str) -> None:
     with pytest.raises(ConfigurationError, match=f"10 minutes is not a multiple of {slide}"):
         sliding("10 minutes", slide)
+    with pytest.raises(ConfigurationError, match=f"10 minutes is not a multiple of {slide}"):
+        cumulative("10 minutes", slide)
 
 
 def test_windows_describe_what_they_are() -> None:
@@ -44,9 +52,17 @@ def test_windows_describe_what_they_are() -> None:
     assert sliding("2 seconds", "1 second").describe() == {
         "kind": "sliding", "size_us": 2_000_000, "slide_us": 1_000_000, "offset_us": 0,
     }  # fmt: skip
+    assert cumulative("2 seconds", "1 second").describe() == {
+        "kind": "cumulative", "size_us": 2_000_000, "step_us": 1_000_000, "offset_us": 0,
+    }  # fmt: skip
 
 
-def starts_of(window: TumblingWindow | SlidingWindow, times: list[int]) -> list[int]:
+def test_only_cumulative_windows_grow_from_somewhere() -> None:
+    assert grows_from_us(CumulativeWindow(20, 10, 3)) == 3
+    assert grows_from_us(SlidingWindow(20, 10, 3)) is None
+
+
+def starts_of(window: Window, times: list[int]) -> list[int]:
     return pane_starts(window, pane_numbers(window, np.array(times))).tolist()
 
 
@@ -72,6 +88,10 @@ def test_every_time_is_in_its_window(times: list[int], size: int, offset: int) -
 
 def test_the_pane_of_a_sliding_window_is_as_long_as_its_slide() -> None:
     assert starts_of(SlidingWindow(30, 10), [25, 30, -1]) == [20, 30, -10]
+
+
+def test_the_pane_of_a_cumulative_window_is_as_long_as_its_step() -> None:
+    assert starts_of(CumulativeWindow(30, 10, 2), [25, 32, -1]) == [22, 32, -8]
 
 
 INSTANT = datetime(1969, 12, 31, 23, 59, 58, tzinfo=UTC)

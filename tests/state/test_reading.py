@@ -16,7 +16,7 @@ from laminar_core.operators import agg
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.running import CombineRows, RunningAggregate
-from laminar_core.operators.windows import tumbling
+from laminar_core.operators.windows import Window, cumulative, tumbling
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.state.reading import (
     accumulator_of,
@@ -83,8 +83,10 @@ def context() -> SubtaskContext:
     return SubtaskContext("totals", 0, 1, 128, Generation(1))
 
 
-def window_specs(aggregates=ALL) -> tuple[PartialAggregate, WindowAggregate]:
-    window = tumbling("10 seconds")
+def window_specs(
+    aggregates=ALL, window: Window | None = None
+) -> tuple[PartialAggregate, WindowAggregate]:
+    window = window or tumbling("10 seconds")
     return (
         PartialAggregate("partial", KEYS, "ts", window, aggregates),
         WindowAggregate("totals", KEYS, window, aggregates, allowed_lateness_us=SECOND),
@@ -118,9 +120,14 @@ def as_dict(table: pa.Table, keys: tuple[str, ...]) -> dict[tuple, dict]:
     return found
 
 
+@pytest.mark.parametrize(
+    "window",
+    [tumbling("10 seconds"), cumulative("20 seconds", "5 seconds", offset="1 second")],
+    ids=["tumbling", "cumulative"],
+)
 @pytest.mark.parametrize("watermarks_s", [(None,), (None, None, None), (5, 21, None), (5, 21, 45)])
-def test_partial_results_of_windows_add_up(watermarks_s):
-    partial, spec = window_specs()
+def test_partial_results_of_windows_add_up(watermarks_s, window):
+    partial, spec = window_specs(window=window)
     tables, whole = cuts(partial, spec, watermarks_s)
     (wanted,) = whole.rows()
     found = merged_rows(tables, spec.describe(), finished_us(spec, whole))

@@ -45,3 +45,24 @@ def test_windows_stay_in_their_order_with_many_keys() -> None:
     merged = LAYOUT.merged([(start, [rows(*many)]) for start in (0, 10, 20)])
     starts = merged.column(WINDOW_START).cast(pa.int64()).to_pylist()
     assert starts == sorted(starts)
+
+
+GROWING = StateLayout(("k",), (ROW_COUNT,), SCHEMA, 30, 10, lateness_us=5, grows_from_us=2)
+
+
+def test_a_window_of_one_size_is_known_by_its_start() -> None:
+    assert (LAYOUT.start_us(10), LAYOUT.end_us(10), LAYOUT.fires_us(10)) == (10, 30, 35)
+    assert list(LAYOUT.panes_of(10)) == [10, 20]
+    assert LAYOUT.last_label_us(10) == 10
+
+
+def test_a_cumulative_window_is_known_by_its_last_pane() -> None:
+    assert (GROWING.start_us(12), GROWING.end_us(12), GROWING.fires_us(12)) == (2, 22, 27)
+    assert [list(GROWING.panes_of(label)) for label in (2, 22)] == [[2], [2, 12, 22]]
+    assert list(GROWING.panes_of(-8)) == [-28, -18, -8]
+
+
+def test_a_pane_of_cumulative_windows_is_finished_when_the_longest_one_is() -> None:
+    assert [GROWING.last_label_us(pane) for pane in (2, 12, 22, 32)] == [22, 22, 22, 52]
+    assert GROWING.finished_us(None) is None
+    assert [GROWING.finished_us(watermark) for watermark in (36, 37, 66, 67)] == [-8, 22, 22, 52]

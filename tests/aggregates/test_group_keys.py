@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from laminar_core.aggregates.group_keys import flat_keys, restored_key
 from laminar_core.aggregates.grouping import Reduction, group
@@ -81,3 +82,20 @@ def test_other_keys_are_grouped_as_they_are() -> None:
         key = pa.chunked_array([column])
         assert flat_keys(key) == [key]
         assert restored_key(key.type, iter([key])) is key
+
+
+@pytest.mark.spark
+def test_spark_groups_alike(spark: SparkSession) -> None:
+    """Spark shows one zero and one NaN, and tells a null struct from a struct of nulls."""
+    nan = float("nan")
+    keys = [{"x": 0.0}, {"x": -0.0}, {"x": nan}, {"x": -nan}, {"x": None}, None, {"x": 1.5}]
+    table = pa.table(
+        {
+            "x": pa.array([key and key["x"] for key in keys], pa.float64()),
+            "s": pa.array(keys, pa.struct([("x", pa.float64())])),
+        }
+    )
+    for name in table.column_names:
+        theirs = spark.createDataFrame(table).groupBy(name).count().toArrow()
+        mine = group({name: table.column(name)}, table, [Reduction("count", "count", None)])
+        assert sorted(map(str, mine.to_pylist())) == sorted(map(str, theirs.to_pylist()))

@@ -386,12 +386,13 @@ class Stream:
         ``time=column`` to a window behind it.
 
         Raises:
-            ConfigurationError: the operator has another number of inputs, or the streams belong to
-                several pipelines.
+            ConfigurationError: the operator has another number of inputs, the streams belong to
+                several pipelines, or rows of one replace earlier ones.
         """
         streams = [self, *(o.rows() if isinstance(o, KeyedStream) else o for o in others)]
         for other in streams:
             self._require_same_pipeline(other, operator.operator_id)
+            other._require_own_rows(operator.operator_id)  # noqa: SLF001 - one of us
         require_input_count(operator, len(streams))
         check_operator_id(operator.operator_id)
         schemas = [stream.schema for stream in streams]
@@ -440,6 +441,14 @@ class Stream:
                 ErrorCode.INVALID_PIPELINE,
                 f"{what} is of streams of one pipeline, not of {self._pipeline.name} and "
                 f"{other._pipeline.name}",  # noqa: SLF001 - one of us
+            )
+
+    def _require_own_rows(self, what: str) -> None:
+        if self._from.updates.mode != "append":
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"{what} would take a row that replaces an earlier one for another row: call"
+                " .changes() on the stream of totals, or emit totals of windows",
             )
 
     def _require_alike(self, other: "Stream", what: str) -> None:

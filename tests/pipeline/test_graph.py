@@ -173,6 +173,11 @@ class TestSeveralInputs:
             rows.connect(rows, rows, operator=self.NAMES)
         with pytest.raises(ConfigurationError, match="meet is of streams of one pipeline, not of"):
             rows.connect(source(Pipeline("q")), operator=self.NAMES)
+        totals = rows.key_by("key").aggregate("totals", agg.count())
+        with pytest.raises(ConfigurationError, match=r"meet would take a row .* call .changes\(\)"):
+            rows.connect(totals, operator=self.NAMES)
+        rows.connect(totals.changes(), operator=self.NAMES)
+        rows = source(p := Pipeline("p"))
         rows.key_by("key").connect(rows, operator=self.NAMES).sink("out", CollectSink())
         with pytest.raises(ConfigurationError, match="keyed by key on left and forward on right"):
             p.plan()

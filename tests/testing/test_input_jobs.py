@@ -58,7 +58,7 @@ def test_rows_of_a_window_that_is_over_are_forgotten_and_late() -> None:
     assert list(pairer.on_watermark(10_000_000)) == []
     assert pairs(pairer.process_input(1, refund(8, "a", 4))) == []
     assert pairer.late_row_count == 1
-    assert pairer.snapshot(CheckpointId(1))().tables == []
+    assert list(pairer.snapshot(CheckpointId(1))().tables) == []
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 2), (2, 1)])

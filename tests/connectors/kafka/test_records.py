@@ -59,7 +59,7 @@ def test_a_program_that_has_switched_collections_off_keeps_it_so() -> None:
 
 @dataclass(frozen=True)
 class Event:
-    """What the client returns: a message, or an error behind messages."""
+    """A message of the client, or an error behind messages."""
 
     at: int
     in_partition: int = 0

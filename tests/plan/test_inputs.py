@@ -139,7 +139,12 @@ def test_a_key_column_that_is_not_there_is_refused() -> None:
     [
         (pa.int64(), pa.string(), "key of left has integers and key of right has strings"),
         (pa.decimal128(9, 2), pa.decimal128(9, 3), "decimals with 2 digits behind the point and"),
-        (pa.int64(), pa.float64(), "a double column cannot be a key"),
+        (pa.int64(), pa.float64(), "key of left has integers and key of right has floats"),
+        (
+            pa.struct([("id", pa.int64())]),
+            pa.struct([("id", pa.string())]),
+            r"has structs of \(integers\) and key of right has structs of \(strings\)",
+        ),
     ],
     ids=str,
 )

@@ -79,7 +79,7 @@ audit: $(READY)  ## known vulnerabilities of what is locked, looked up now
 bench: $(READY)  ## all benchmarks, as JSON
 	@$(BIN)/laminar bench --json
 
-CAMPAIGNS := test-all campaign-seeds campaign-worlds campaign-corruptions campaign-forgeries campaign-messages campaign-brokers campaign-kills kill-campaign
+CAMPAIGNS := test-all campaign-seeds campaign-worlds campaign-corruptions campaign-forgeries campaign-messages campaign-brokers campaign-kafka-kills kill-campaign
 .PHONY: $(filter-out test-all,$(CAMPAIGNS))
 SEEDS ?= 20000
 WORLDS ?= all
@@ -112,7 +112,7 @@ campaign-messages: $(READY)
 campaign-brokers: $(READY)
 	@$(BIN)/python -m verification brokers --cases $(CASES) --seed $(SEED)
 
-campaign-kills: $(READY)
+campaign-kafka-kills: $(READY)
 	@$(BIN)/python -m verification kills --cases $(KILLS) --seed $(SEED)
 
 kill-campaign: $(READY)  ## real processes of a stream, killed and stopped in every phase (MINUTES=60 SEED=1)

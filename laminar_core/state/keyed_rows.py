@@ -12,7 +12,7 @@ the end of the log, so tables from before and after a cut are not merged until t
 Source: the log of Bitcask and the merging of LSM trees, without the disk.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,6 +130,29 @@ class KeyedRows:
         missing = np.flatnonzero(numbers == MISSING)
         numbers[missing] = self._add(rows.take(pa.array(missing)))
         self._append(rows, numbers)
+
+    def matching(self, keys: pa.Table) -> pa.Table:
+        """Return the rows of those keys that have one; each once, in no particular order.
+
+        Shapes: ``keys`` has the key columns of the layout; keys may repeat.
+        """
+        known = np.unique(self._find(keys, self._hashes_of(keys)))
+        return self._rows_of(known[known != MISSING])
+
+    def retained(self, stays: Callable[[pa.Table], np.ndarray]) -> "KeyedRows":
+        """Return the rows of the keys whose row stays; the work is in proportion to all keys.
+
+        To ``take_changes`` that is no change, so tables of earlier cuts still have the others.
+        """
+        kept = KeyedRows(self._layout)
+        for number, part in enumerate(self._parts):
+            if number == self._settled:
+                kept._settled = len(kept._parts)
+            living = part.table.take(pa.array(part.living(self._row_of_key)))
+            kept.replace(living.filter(pa.array(stays(living))))
+        if len(self._parts) == self._settled:
+            kept._settled = len(kept._parts)
+        return kept
 
     def pin(self) -> PinnedRows:
         """Hold on to all rows as they are now."""

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.grouping import Reduction, group
+from laminar_core.aggregates.row_groups import as_array
 from laminar_core.records.record import JsonObject
 from laminar_core.state.expiry import unexpired
 from laminar_core.state.keyed_rows import newest_rows
@@ -62,7 +63,7 @@ class TableLayout:
             return unexpired(self.name, newest, expired_us)
         left = (unexpired(self.name, table, expired_us) for table in tables)
         rows = pa.concat_tables([self.schema.empty_table(), *left])
-        rows = _added_up(rows) if self.merging == "weights" else rows
+        rows = added_up(rows) if self.merging == "weights" else rows
         order = np.argsort(rows.column(KEY_GROUP).to_numpy(), kind="stable")
         return rows.take(pa.array(order)).combine_chunks()
 
@@ -86,9 +87,28 @@ def layout_of(name: str, schema: pa.Schema, description: JsonObject) -> TableLay
     return TableLayout(name, schema, named, merging)
 
 
-def _added_up(rows: pa.Table) -> pa.Table:
-    keys = {name: rows.column(name) for name in rows.schema.names if name != WEIGHT}
+def added_up(rows: pa.Table) -> pa.Table:
+    """Add up the weights of equal rows, and leave out those that add up to zero.
+
+    Floats are equal if their bits are, so that a row always takes back itself.
+    """
+    names = [name for name in rows.schema.names if name != WEIGHT]
+    keys = {name: _as_bits(rows.column(name)) for name in names}
     weight = Reduction(WEIGHT, "sum", WEIGHT)
     summed = group(keys, rows, [weight]).select(rows.schema.names)
-    there = summed.column(WEIGHT).to_numpy() != 0
-    return summed.filter(pa.array(there)).cast(rows.schema)
+    summed = summed.filter(pa.array(summed.column(WEIGHT).to_numpy() != 0))
+    columns = [
+        as_array(column).view(field.type)
+        if pa.types.is_floating(field.type)
+        else column.cast(field.type)
+        for column, field in zip(summed.columns, rows.schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+def _as_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return floats as integers of their width."""
+    if not pa.types.is_floating(column.type):
+        return column
+    integers = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[column.type.bit_width]
+    return pa.chunked_array([as_array(column).view(integers)])

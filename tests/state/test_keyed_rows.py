@@ -147,6 +147,36 @@ def test_keys_with_equal_hashes_are_distinguished(monkeypatch: pytest.MonkeyPatc
     assert as_model(rows.rows()) == expected(history * 2)
 
 
+def test_rows_are_found_by_their_keys_and_each_once() -> None:
+    rows, history = KeyedRows(LAYOUT), [("a", 0, 1), ("b", 0, 2), (None, 0, 3)]
+    for row in history:
+        rows.update(partial([row]))
+    wanted = partial([("a", 0, 0), ("a", 0, 9), (None, 0, 0), ("c", 0, 0), ("b", 1, 0)])
+    found = rows.matching(pa.concat_tables([wanted, wanted]).select(["k", "n"]))
+    assert as_model(found) == expected([("a", 0, 1), (None, 0, 3)])
+    assert rows.matching(partial([]).select(["k", "n"])).num_rows == 0
+
+
+def test_what_does_not_stay_is_gone_and_the_rest_is_no_change() -> None:
+    """Goal: keys leave, and what counts as changed since the last cut does not change."""
+    for cut_after in range(5):
+        rows, history = KeyedRows(LAYOUT), [("a", 0, 1), ("b", 1, 2), ("c", 0, 3), ("d", 1, 4)]
+        for number, row in enumerate(history):
+            if number == cut_after:
+                rows.take_changes()
+            rows.update(partial([row]))
+        if cut_after == len(history):
+            rows.take_changes()
+        kept = rows.retained(lambda table: table.column("n").to_numpy() == 0)
+        staying = [row for row in history if row[1] == 0]
+        assert as_model(kept.rows()) == expected(staying)
+        changed = [row for row in history[cut_after:] if row[1] == 0]
+        assert as_model(kept.take_changes().stored_table(8)) == expected(changed)
+        assert as_model(rows.rows()) == expected(history), "the old one is untouched"
+        kept.update(partial([("b", 1, 7)]))
+        assert as_model(kept.rows()) == expected([*staying, ("b", 1, 7)])
+
+
 def test_null_equals_null_and_nothing_else() -> None:
     left = pa.table({"a": ["x", None, None, "x"], "n": pa.nulls(4)})
     right = pa.table({"a": ["x", None, "x", None], "n": pa.nulls(4)})

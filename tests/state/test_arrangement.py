@@ -1,0 +1,377 @@
+"""An arrangement against lists of rows: probes, cuts, merged chains, restores, and its bound."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laminar_core.codec.key_groups import key_group_range, key_groups_of
+from laminar_core.state.arrangement import Arrangement, PinnedRuns
+from laminar_core.state.content import content_of
+from laminar_core.state.expiry import EXPIRES
+from laminar_core.state.named_tables import WEIGHT, added_up
+from laminar_core.state.rows_layout import (
+    MATCHED,
+    RowsLayout,
+    of_key_groups,
+)
+from laminar_core.state.runs import Bounds, Run
+from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
+
+MAX_PARALLELISM = 8
+KEPT_US = 10
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int16()), ("t", pa.int64()), (EXPIRES, TIME_TYPE)])
+PLAIN = RowsLayout(("k", "n"), SCHEMA)
+MARKED = RowsLayout(("k", "n"), SCHEMA, is_marked=True)
+WEIGHTED = RowsLayout(("k", "n"), SCHEMA.append(pa.field(WEIGHT, pa.int32())))
+
+Row = tuple[str | None, int, int]
+"""Key, key, time; a row expires ``KEPT_US`` after its time."""
+
+
+def table(rows: Sequence[Row], weights: Sequence[int] | None = None) -> pa.Table:
+    k, n, t = zip(*rows, strict=True) if rows else ((), (), ())
+    columns = [pa.array(k, pa.string()), pa.array(n, pa.int16()), pa.array(t, pa.int64())]
+    columns.append(pa.array([time + KEPT_US for time in t], pa.int64()).cast(TIME_TYPE))
+    if weights is None:
+        return pa.Table.from_arrays(columns, schema=SCHEMA)
+    return pa.Table.from_arrays([*columns, pa.array(weights, pa.int32())], schema=WEIGHTED.schema)
+
+
+def run_of(held: Arrangement, rows: pa.Table) -> Run:
+    return held.arranged(rows, rows.column("t").to_numpy())
+
+
+def added(held: Arrangement, rows: Sequence[Row], weights: Sequence[int] | None = None) -> None:
+    held.add(run_of(held, table(rows, weights)))
+
+
+def rows_of(found: pa.Table) -> list[Row]:
+    return list(zip(*(found.column(name).to_pylist() for name in ("k", "n", "t")), strict=True))
+
+
+def pairs(
+    held: Arrangement, probing: Sequence[Row], bounds: Bounds | None = None, *, mark: bool = False
+) -> list[tuple[Row, Row]]:
+    run = run_of(held, table(probing, [1] * len(probing) if held.layout.has_weights else None))
+    found = []
+    for one in held.probe(run, ("k", "n"), bounds):
+        mine = rows_of(run.rows.take(pa.array(one.probing)))
+        theirs = rows_of(one.run.rows.take(pa.array(one.found)))
+        found += list(zip(mine, theirs, strict=True))
+        if mark:
+            one.run.marks[one.found] = True
+    return sorted(found, key=str)
+
+
+def expected_pairs(
+    held: Iterable[Row], probing: Iterable[Row], bounds: Bounds | None
+) -> list[tuple[Row, Row]]:
+    found = [
+        (mine, theirs)
+        for mine in probing
+        for theirs in held
+        if None not in mine[:2] and mine[:2] == theirs[:2]
+        if bounds is None or bounds.low_us <= theirs[2] - mine[2] <= bounds.high_us
+    ]
+    return sorted(found, key=str)
+
+
+def stored(pinned: PinnedRuns) -> list[pa.Table]:
+    """Return the tables of a snapshot, each checked for its form."""
+    tables = list(pinned.stored_tables(MAX_PARALLELISM))
+    for rows in tables:
+        assert rows.schema.equals(pinned.layout.stored_schema)
+        groups = rows.column(KEY_GROUP).to_pylist()
+        assert groups == sorted(groups)
+        [batch] = rows.combine_chunks().to_batches()
+        assert groups == key_groups_of(batch, ("k", "n"), MAX_PARALLELISM).tolist()
+    return tables
+
+
+def merged(tables: Iterable[pa.Table], layout: RowsLayout) -> pa.Table:
+    return layout.table("rows").merge(tables, None)
+
+
+def counted(rows: pa.Table) -> Counter[tuple]:
+    """Return the rows of stored tables, with their marks and how often they count."""
+    counts: Counter[tuple] = Counter()
+    for row in rows.drop_columns([KEY_GROUP]).to_pylist():
+        weight = row.pop(WEIGHT, 1)
+        counts[(row["k"], row["n"], row["t"], row.get(MATCHED, False))] += weight
+    return Counter({row: weight for row, weight in counts.items() if weight})
+
+
+def alive(rows: pa.Table, expired_us: int | None) -> pa.Table:
+    expires = rows.column(EXPIRES).cast(pa.int64()).to_numpy()
+    return rows if expired_us is None else rows.filter(pa.array(expires > expired_us))
+
+
+ROW = st.tuples(st.sampled_from(["a", "b", "", None]), st.integers(0, 2), st.integers(0, 40))
+ROWS = st.lists(ROW, max_size=8)
+BOUNDS = st.none() | st.builds(
+    lambda low, wide: Bounds(low, low + wide), st.integers(-9, 9), st.integers(0, 9)
+)
+STEP = (
+    st.tuples(st.just("add"), ROWS)
+    | st.tuples(st.just("probe"), ROWS, BOUNDS)
+    | st.tuples(st.just("expire"), st.integers(0, 8))
+    | st.tuples(st.just("cut"))
+    | st.tuples(st.just("merge"))
+)
+
+
+class History:
+    """An arrangement with marks, a list of the rows that it should hold, and a chain of cuts."""
+
+    def __init__(self) -> None:
+        self.held = Arrangement(MARKED)
+        self.rows: list[list] = []
+        """[row, whether it has had a partner]"""
+        self.chain: list[pa.Table] = []
+        self.expired_us: int | None = None
+
+    def step(self, kind: str, *values: object) -> None:
+        """Do one step, and compare what it returns."""
+        getattr(self, kind)(*values)
+        assert self.held.row_count <= 2 * len(self.rows) + 16
+
+    def add(self, rows: list[Row]) -> None:
+        rows = [row for row in rows if self.expired_us is None or row[2] >= self.expired_us]
+        added(self.held, rows)
+        self.rows += [[row, False] for row in rows]
+
+    def probe(self, probing: list[Row], bounds: Bounds | None) -> None:
+        least_us = 0 if self.expired_us is None else self.expired_us
+        probing = [row for row in probing if row[2] >= least_us]
+        bounds = bounds or Bounds(-KEPT_US, KEPT_US)
+        bounds = Bounds(max(bounds.low_us, 1 - KEPT_US), bounds.high_us)
+        held = [row for row, _ in self.rows]
+        assert pairs(self.held, probing, bounds, mark=True) == expected_pairs(held, probing, bounds)
+        for one in self.rows:
+            one[1] = one[1] or bool(expected_pairs([one[0]], probing, bounds))
+
+    def expire(self, forward_us: int) -> None:
+        self.expired_us = (self.expired_us or 0) + forward_us
+        gone = [one for one in self.rows if one[0][2] + KEPT_US <= self.expired_us]
+        for unmarked in (True, False):
+            wanted = [row for row, marked in gone if not (unmarked and marked)]
+            picked = self.held.expiring(self.expired_us, unmarked=unmarked)
+            found = [row for one in picked for row in rows_of(one.table())]
+            assert Counter(found) == Counter(wanted)
+        self.held.expire(self.expired_us)
+        self.rows = [one for one in self.rows if one not in gone]
+
+    def cut(self) -> None:
+        self.chain += stored(self.held.take_changes())
+        wanted = Counter((*row, marked) for row, marked in self.rows)
+        assert counted(alive(merged(self.chain, MARKED), self.expired_us)) == wanted
+        everything = merged(stored(self.held.pin()), MARKED)
+        assert counted(everything) == wanted
+
+    def merge(self) -> None:
+        """Merge some of the chain, as a compaction does."""
+        if len(self.chain) > 2:
+            middle = [alive(rows, self.expired_us) for rows in self.chain[1:]]
+            self.chain[1:] = [merged(middle, MARKED)]
+
+    def restored(self, workers: int) -> "History":
+        """Continue from the chain with so many workers, and back again from all of them."""
+        self.cut()
+        tables: list[pa.Table] = []
+        for worker in range(workers):
+            owned = key_group_range(worker, MAX_PARALLELISM, workers)
+            rows = merged(self.chain, MARKED)
+            part = restored_from(of_key_groups(alive(rows, self.expired_us), owned))
+            tables += stored(part.take_changes())
+        self.chain = tables
+        self.held = restored_from(merged(tables, MARKED))
+        if self.expired_us is not None:
+            self.held.expire(self.expired_us)
+        self.held.take_changes()
+        return self
+
+
+def restored_from(rows: pa.Table) -> Arrangement:
+    held = Arrangement(MARKED)
+    assert all(weight > 0 for weight in rows.column(WEIGHT).to_pylist()), "a row that was not there"
+    held.restore(rows, rows.column("t").to_numpy())
+    return held
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(STEP, max_size=25), st.integers(1, 4), st.lists(STEP, max_size=12))
+def test_any_history_is_that_of_a_list_of_rows(
+    steps: list[tuple], workers: int, after: list[tuple]
+) -> None:
+    """Goal: probes, expiry, changes and restores are right whatever came in between."""
+    history = History()
+    for step in steps:
+        history.step(*step)
+    history.restored(workers)
+    for step in [*after, ("cut",)]:
+        history.step(*step)
+
+
+CHANGES = st.lists(
+    st.lists(st.tuples(ROW, st.sampled_from([-2, -1, 1, 2])), max_size=8) | st.just("cut"),
+    max_size=14,
+)
+
+
+@settings(deadline=None, max_examples=80)
+@given(CHANGES, ROWS)
+def test_weights_add_up_also_if_rows_are_taken_back_before_they_come(
+    steps: list, probing: list[Row]
+) -> None:
+    held, sums, chain = Arrangement(WEIGHTED), Counter[Row](), []
+    for step in steps:
+        if step == "cut":
+            chain += stored(held.take_changes())
+            continue
+        if step:
+            added(held, *zip(*step, strict=True))
+        for row, weight in step:
+            sums[row] += weight
+    chain += stored(held.take_changes())
+    wanted = {row: weight for row, weight in sums.items() if weight}
+    for tables in (chain, stored(held.pin()), [merged(chain[1:], WEIGHTED), *chain[:1]]):
+        found = counted(merged(tables, WEIGHTED))
+        assert {row[:3]: weight for row, weight in found.items()} == wanted
+    run = run_of(held, table(probing, [1] * len(probing)))
+    found_weights: Counter[tuple] = Counter()
+    for one in held.probe(run, ("k", "n")):
+        mine = rows_of(run.rows.take(pa.array(one.probing)))
+        partners = one.run.rows.take(pa.array(one.found))
+        weights = partners.column(WEIGHT).to_pylist()
+        for key, weight in zip(zip(mine, rows_of(partners), strict=True), weights, strict=True):
+            found_weights[key] += weight
+    expected: Counter[tuple] = Counter()
+    for mine, theirs in expected_pairs(wanted, probing, None):
+        expected[mine, theirs] += wanted[theirs]
+    assert {pair: w for pair, w in found_weights.items() if w} == dict(expected)
+
+
+def test_keys_with_equal_hashes_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "laminar_core.state.runs.hash_columns", lambda _columns, rows: np.full(rows, 7, np.uint64)
+    )
+    held = Arrangement(PLAIN)
+    rows: list[Row] = [("a", 0, 1), ("b", 0, 1), ("a", 1, 1), (None, 0, 1), ("a", 0, 2)]
+    added(held, rows)
+    assert pairs(held, rows) == expected_pairs(rows, rows, None)
+
+
+def test_runs_stay_few_and_a_large_one_is_not_copied_again_and_again() -> None:
+    held = Arrangement(PLAIN)
+    added(held, [(str(n), 0, n) for n in range(2_000)])
+    held.take_changes()
+    [large] = held._runs
+    for n in range(300):
+        added(held, [(str(n), 0, n)])
+        if n % 10 == 0:
+            held.take_changes()
+        assert len(held._runs) <= 24
+        assert held._runs[0] is large
+    held.take_changes()
+    added(held, [(str(n), 0, n) for n in range(2_000)])
+    added(held, [("last", 0, 1)])
+    assert held.row_count == 2_000 + 300 + 2_001
+
+
+def test_at_most_as_many_expired_rows_are_held_as_living_ones() -> None:
+    held = Arrangement(PLAIN)
+    for step in range(400):
+        added(held, [(str(n % 13), 0, step) for n in range(20)])
+        if step % 7 == 0:
+            held.take_changes()
+        held.expire(step - 1)
+        assert held.row_count <= 2 * 20 * (KEPT_US + 2)
+    held.expire(500)
+    assert held.row_count == 0
+    assert held.oldest_us is None
+
+
+def test_a_large_snapshot_is_cut_into_ranges_of_key_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laminar_core.state.arrangement.TABLE_BYTES_MAX", 400)
+    held = Arrangement(MARKED)
+    rows: list[Row] = [(str(n), 0, n) for n in range(600)]
+    for start in range(0, 600, 50):
+        added(held, rows[start : start + 50])
+    tables = stored(held.pin())
+    groups = [rows.column(KEY_GROUP).to_pylist() for rows in tables]
+    assert len(tables) == MAX_PARALLELISM
+    assert [set(one) for one in groups] == [{n} for n in range(MAX_PARALLELISM)]
+    assert counted(pa.concat_tables(tables)) == Counter((*row, False) for row in rows)
+
+
+def test_a_pinned_mark_does_not_change_any_more() -> None:
+    held = Arrangement(MARKED)
+    added(held, [("a", 0, 1)])
+    pinned, changes = held.pin(), held.take_changes()
+    pairs(held, [("a", 0, 1)], mark=True)
+    again = held.take_changes()
+    unmarked, marked = ("a", 0, 1, False), ("a", 0, 1, True)
+    assert [counted(*stored(one)) for one in (pinned, changes)] == [{unmarked: 1}] * 2
+    assert counted(*stored(again)) == {unmarked: -1, marked: 1}
+    assert stored(held.take_changes()) == []
+
+
+def test_a_mark_that_is_new_is_still_new_when_runs_have_been_merged() -> None:
+    held = Arrangement(MARKED)
+    chain: list[pa.Table] = []
+    for time in (1, 2):
+        added(held, [("a", 0, time)])
+        chain += stored(held.take_changes())
+    pairs(held, [("a", 0, 1)], Bounds(0, 0), mark=True)
+    added(held, [("b", 0, 3)])
+    assert len(held._runs) == 2, "those of both cuts, and the new one"
+    chain += stored(held.take_changes())
+    rows = [("a", 0, 1, True), ("a", 0, 2, False), ("b", 0, 3, False)]
+    assert counted(merged(chain, MARKED)) == Counter(rows)
+
+
+def test_a_run_is_rewritten_when_half_of_it_has_expired() -> None:
+    held = Arrangement(PLAIN)
+    added(held, [(str(n), 0, n) for n in range(100)])
+    for expired_us, count in ((39, 100), (65, 44), (75, 44), (90, 19), (108, 1), (109, 0)):
+        held.expire(expired_us)
+        assert held.row_count == count
+    assert held.expired_us == 109
+    assert held._runs == []
+
+
+def test_a_state_and_its_copy_have_equal_rows() -> None:
+    """Goal: rows that came twice are written in one way, whatever was restored in between."""
+    held = Arrangement(MARKED)
+    for _ in range(3):
+        added(held, [("a", 0, 1), ("b", 0, 1), ("a", 0, 1)])
+        pairs(held, [("b", 0, 1)], mark=True)
+    tables = stored(held.pin())
+    restored = restored_from(merged(tables, MARKED))
+    assert content_of(stored(restored.pin())) == content_of(tables)
+    assert sorted(pa.concat_tables(tables).column(WEIGHT).to_pylist()) == [3, 6]
+
+
+def test_rows_without_expiry_stay() -> None:
+    layout = RowsLayout(("k",), pa.schema([("k", pa.int64()), ("v", pa.float64())]))
+    held = Arrangement(layout)
+    rows = pa.table({"k": pa.array([1, 2]), "v": pa.array([0.5, float("nan")])}, layout.schema)
+    held.add(held.arranged(rows, np.zeros(2, np.int64)))
+    with pytest.raises(AssertionError, match="stay"):
+        held.expire(5)
+    [kept] = held.pin().stored_tables(4)
+    assert kept.num_rows == 2
+
+
+def test_a_row_with_odd_floats_takes_back_itself() -> None:
+    values = [0.0, -0.0, float("nan"), None]
+    rows = pa.table({"v": values * 2, WEIGHT: pa.array([1] * 4 + [-1, 3, -1, -1], pa.int32())})
+    left = added_up(rows)
+    assert [str(row["v"]) for row in left.to_pylist()] == ["-0.0"]
+    assert left.column(WEIGHT).to_pylist() == [4]
+    assert left.schema.equals(rows.schema)

@@ -1,0 +1,150 @@
+"""One input of a join: its keys, its event time, and the rows that are kept of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from laminar_core.aggregates.grouping import plain_column, plain_type
+from laminar_core.aggregates.row_groups import Integers, as_array
+from laminar_core.codec.stable_hash import require_key_type
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.base import JsonObject
+from laminar_core.operators.columns import require_columns
+from laminar_core.operators.windows import known_times_us, require_time_column
+from laminar_core.state.expiry import EXPIRES
+from laminar_core.state.named_tables import WEIGHT
+from laminar_core.state.rows_layout import MATCHED, RowsLayout
+from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
+
+RESERVED = (KEY_GROUP, EXPIRES, MATCHED, WEIGHT)
+"""Names of columns of state; no column of an input has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSide:
+    """The columns by which an input is joined. ``name`` names its table of state."""
+
+    name: str
+    keys: tuple[str, ...]
+    time: str
+
+    def describe(self) -> JsonObject:
+        """Return the columns."""
+        return {"keys": list(self.keys), "time": self.time}
+
+    def check(self, schema: pa.Schema) -> None:
+        """Accept an input with these columns.
+
+        Raises:
+            ConfigurationError: a column is missing (WRONG_SCHEMA), cannot be a key or an event time
+                (UNSUPPORTED_TYPE), or has a name that state needs (INVALID_PIPELINE).
+        """
+        require_columns(schema, [*self.keys, self.time])
+        require_time_column(schema, self.time)
+        for key in self.keys:
+            require_key_type(schema.field(key).type)
+        for name in schema.names:
+            if name in RESERVED:
+                raise ConfigurationError(
+                    ErrorCode.INVALID_PIPELINE,
+                    f"a join keeps a column {name!r} of its own, and its {self.name} input has one:"
+                    " give it another name with map",
+                )
+
+    def plain_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the columns of the input without dictionaries, keys first."""
+        names = [*self.keys, *(name for name in schema.names if name not in self.keys)]
+        return pa.schema([(name, plain_type(schema.field(name).type)) for name in names])
+
+    def layout(self, schema: pa.Schema, *, is_marked: bool = False) -> RowsLayout:
+        """Return the columns of rows that are kept: all of the input, and when they expire."""
+        kept = self.plain_schema(schema).append(pa.field(EXPIRES, TIME_TYPE))
+        return RowsLayout(self.keys, kept, is_marked)
+
+
+class EventRows(NamedTuple):
+    """Rows, and the event time of each in microseconds."""
+
+    rows: pa.Table
+    times_us: Integers
+
+    def select(self, chosen: np.ndarray) -> "EventRows":
+        """Return the rows for which a mask is true."""
+        if chosen.all():
+            return self
+        return EventRows(self.rows.filter(pa.array(chosen)), self.times_us[chosen])
+
+    def expiring_after(self, kept_us: int) -> pa.Table:
+        """Return the rows with ``_expires``: they are kept so long."""
+        expires = pa.array(self.times_us + kept_us).cast(TIME_TYPE)
+        return self.rows.append_column(pa.field(EXPIRES, TIME_TYPE), expires)
+
+
+def read_rows(batch: pa.RecordBatch, side: JoinSide) -> tuple[EventRows, pa.Table]:
+    """Return the rows without dictionaries, keys first; and apart those without event time.
+
+    Raises:
+        DataError: an event time is so far off that it cannot be right (ARITHMETIC_OVERFLOW).
+    """
+    table = pa.Table.from_batches([batch])
+    names = side.plain_schema(batch.schema).names
+    rows = pa.table({name: plain_column(table.column(name)) for name in names})
+    rows, timeless = _split(rows, [side.time])
+    return EventRows(rows, times_of(rows, side.time)), timeless
+
+
+def split_keyless(events: EventRows, side: JoinSide) -> tuple[EventRows, pa.Table]:
+    """Return the rows that can have a partner, and those that cannot: null equals nothing."""
+    if not any(events.rows.column(key).null_count for key in side.keys):
+        return events, events.rows.slice(0, 0)
+    rows, keyless = _split(events.rows, side.keys)
+    return EventRows(rows, times_of(rows, side.time)), keyless
+
+
+def _split(rows: pa.Table, names: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Return the rows that have values in all of these columns, and the rest."""
+    known = np.ones(rows.num_rows, np.bool_)
+    for column in map(rows.column, names):
+        if column.null_count:
+            known &= column.is_valid().to_numpy()
+    if known.all():
+        return rows, rows.slice(0, 0)
+    return rows.filter(pa.array(known)), rows.filter(pa.array(~known))
+
+
+def times_of(rows: pa.Table, column: str) -> Integers:
+    """Return the event time of each row in microseconds; none is null.
+
+    Raises:
+        DataError: one is so far off that it cannot be right (ARITHMETIC_OVERFLOW).
+    """
+    return known_times_us(as_array(rows.column(column)), column)
+
+
+def require_alike(left: JoinSide, right: JoinSide, schemas: Sequence[pa.Schema]) -> None:
+    """Accept two sides whose keys can be equal.
+
+    Raises:
+        ConfigurationError: there are more keys on one side (INVALID_PIPELINE), or keys have
+            different types (UNSUPPORTED_TYPE).
+    """
+    if len(left.keys) != len(right.keys) or not left.keys:
+        raise ConfigurationError(
+            ErrorCode.INVALID_PIPELINE,
+            f"a join needs one key or more, as many on both sides, and has {list(left.keys)} and "
+            f"{list(right.keys)}",
+        )
+    for mine, theirs in zip(left.keys, right.keys, strict=True):
+        one, other = (
+            plain_type(schema.field(key).type)
+            for schema, key in zip(schemas, (mine, theirs), strict=True)
+        )
+        if one != other:
+            raise ConfigurationError(
+                ErrorCode.UNSUPPORTED_TYPE,
+                f"key {mine!r} is {one} on the left and {theirs!r} is {other} on the right: cast "
+                "one of them",
+            )

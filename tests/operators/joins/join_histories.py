@@ -1,0 +1,203 @@
+"""Histories of a join: rows, watermarks, cuts, other numbers of workers; and who is late in them.
+
+A history runs the operator in several subtasks, gives each row to the one that owns its key, and
+notes which rows are in time by a model of its own.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from laminar_core.codec.key_groups import key_group_range, key_groups_of, partition
+from laminar_core.operators.base import MultiInputSpec, Snapshot, SubtaskContext
+from laminar_core.protocol.types import (
+    WATERMARK_END_US,
+    WATERMARK_MIN_US,
+    CheckpointId,
+    Generation,
+)
+
+MAX_PARALLELISM = 8
+LEFT_SCHEMA = pa.schema(
+    [("id", pa.int64()), ("k", pa.string()), ("t", pa.timestamp("us")), ("v", pa.float64())]
+)
+RIGHT_SCHEMA = pa.schema([("u", pa.int64()), ("key", pa.string()), ("t", pa.timestamp("us"))])
+SCHEMAS = (LEFT_SCHEMA, RIGHT_SCHEMA)
+KEYS = ("k", "key")
+
+Row = tuple[str | None, int | None, int]
+"""Key, event time, number."""
+
+ROW = st.tuples(
+    st.sampled_from(["a", "b", "a", "b", "c", "", None]),
+    st.integers(-2, 9) | st.integers(0, 3) | st.none(),
+    st.integers(0, 3),
+)
+"""The time is less the least watermark at that moment."""
+STEP = (
+    st.tuples(st.just("rows"), st.sampled_from([0, 1]), st.lists(ROW, min_size=1, max_size=6))
+    | st.tuples(st.just("rows"), st.sampled_from([0, 1]), st.lists(ROW, min_size=1, max_size=6))
+    | st.tuples(st.just("watermark"), st.integers(1, 5))
+    | st.tuples(st.just("one_watermark"), st.integers(0, 3), st.integers(0, 9))
+    | st.tuples(st.just("cut"))
+    | st.tuples(st.just("merge"))
+    | st.tuples(st.just("full_restart"), st.integers(1, 4))
+    | st.tuples(st.just("restart"), st.integers(1, 4))
+)
+STEPS = st.lists(STEP, max_size=20)
+
+
+def batch(side: int, rows: Sequence[Row]) -> pa.RecordBatch:
+    """Return rows of one side; of equal ones each comes."""
+    keys, times, numbers = zip(*rows, strict=True) if rows else ((), (), ())
+    named = {"id": numbers, "u": numbers, "k": keys, "key": keys, "t": times, "v": numbers}
+    schema = SCHEMAS[side]
+    return pa.record_batch([pa.array(named[f.name], f.type) for f in schema], schema=schema)
+
+
+def context(subtask: int = 0, parallelism: int = 1) -> SubtaskContext:
+    """Return the place of a subtask."""
+    return SubtaskContext("join", subtask, parallelism, MAX_PARALLELISM, Generation(1))
+
+
+class History:
+    """An operator in some subtasks; ``times`` are the event-time columns of its result."""
+
+    def __init__(self, spec: MultiInputSpec, times: Sequence[str], workers: int = 1) -> None:
+        self.spec = spec
+        self.accepted: tuple[list[Row], list[Row]] = ([], [])
+        self.late = 0
+        self.output: list[dict] = []
+        self._times = times
+        self._reached_us = [WATERMARK_MIN_US] * MAX_PARALLELISM
+        """By key group: rows before this are late."""
+        self._open(workers, [WATERMARK_MIN_US] * workers)
+
+    def _open(self, workers: int, watermarks_us: list[int]) -> None:
+        self.subtasks = [self.spec.open(context(n, workers), *SCHEMAS) for n in range(workers)]
+        self._watermarks_us = watermarks_us
+        self._passed_us = [WATERMARK_MIN_US] * workers
+        self._chains: list[list[Snapshot]] = [[] for _ in range(workers)]
+        self.owned = [key_group_range(n, MAX_PARALLELISM, workers) for n in range(workers)]
+
+    def run(self, steps: Iterable[tuple]) -> "History":
+        """Do the steps; then the input ends."""
+        for kind, *values in steps:
+            getattr(self, kind)(*values)
+        for subtask in range(len(self.subtasks)):
+            self._advance(subtask, WATERMARK_END_US)
+        assert sum(subtask.late_row_count for subtask in self.subtasks) == self.late
+        return self
+
+    def rows(self, side: int, rows: list[Row]) -> None:
+        now_us = max(min(self._watermarks_us), 5)
+        rows = [(key, None if t is None else now_us + t, number) for key, t, number in rows]
+        table = batch(side, rows)
+        groups = key_groups_of(table, [KEYS[side]], MAX_PARALLELISM).tolist()
+        for row, group in zip(rows, groups, strict=True):
+            if row[1] is not None and row[1] < self._reached_us[group]:
+                self.late += 1
+            else:
+                self.accepted[side].append(row)
+        parts = partition(table, [KEYS[side]], MAX_PARALLELISM, len(self.subtasks))
+        for subtask, part in parts:
+            self._take(subtask, self.subtasks[subtask].process_input(side, part))
+
+    def watermark(self, forward_us: int) -> None:
+        least_us = max(min(self._watermarks_us), 0)
+        for subtask in range(len(self.subtasks)):
+            self._advance(subtask, least_us + forward_us)
+
+    def one_watermark(self, subtask: int, forward_us: int) -> None:
+        subtask %= len(self.subtasks)
+        self._advance(subtask, max(self._watermarks_us[subtask], 0) + forward_us)
+
+    def _advance(self, subtask: int, watermark_us: int) -> None:
+        if watermark_us <= self._watermarks_us[subtask]:
+            return
+        self._watermarks_us[subtask] = watermark_us
+        self._take(subtask, self.subtasks[subtask].on_watermark(watermark_us))
+        for group in self.owned[subtask]:
+            self._reached_us[group] = max(self._reached_us[group], watermark_us)
+        if watermark_us != WATERMARK_END_US:
+            passed_us = self.subtasks[subtask].output_watermark(watermark_us)
+            assert passed_us <= watermark_us
+            self._passed_us[subtask] = max(self._passed_us[subtask], passed_us)
+
+    def _take(self, subtask: int, emitted: Iterable[pa.RecordBatch]) -> None:
+        for rows in emitted:
+            assert rows.num_rows
+            for row in rows.to_pylist():
+                self.output.append(row)
+                for name in self._times:
+                    if row[name] is not None:
+                        assert row[name].microsecond >= self._passed_us[subtask], "late downstream"
+
+    def cut(self) -> None:
+        for subtask, chain in zip(self.subtasks, self._chains, strict=True):
+            chain.append(_kept(subtask.snapshot_changes(CheckpointId(1))()))
+
+    def merge(self) -> None:
+        """Merge the newer part of each chain, as a compaction does."""
+        for subtask, chain in zip(self.subtasks, self._chains, strict=True):
+            if len(chain) > 2:
+                newest = chain[-1]
+                tables = [table for snapshot in chain[1:] for table in snapshot.tables]
+                merged = [
+                    type(tables[0])(name, rows)
+                    for name in dict.fromkeys(table.name for table in tables)
+                    for rows in subtask.merge_tables(
+                        name,
+                        [table.rows for table in tables if table.name == name],
+                        newest.expired_us.get(name),
+                    )
+                ]
+                chain[1:] = [Snapshot(merged, newest.properties, expired_us=newest.expired_us)]
+
+    def restart(self, workers: int) -> None:
+        """Continue with so many workers from the chains of changes."""
+        self.cut()
+        chains = self._chains
+        self._restored(
+            workers,
+            [
+                Snapshot(
+                    [table for snapshot in chain for table in snapshot.tables],
+                    chain[-1].properties,
+                    expired_us=chain[-1].expired_us,
+                )
+                for chain in chains
+            ],
+        )
+
+    def full_restart(self, workers: int) -> None:
+        """Continue with so many workers from full snapshots."""
+        snapshots = [_kept(one.snapshot(CheckpointId(1))()) for one in self.subtasks]
+        self._restored(workers, snapshots)
+
+    def _restored(self, workers: int, snapshots: Sequence[Snapshot]) -> None:
+        before = list(zip(self.owned, self._watermarks_us, snapshots, strict=True))
+        self._open(workers, [])
+        for owned, subtask in zip(self.owned, self.subtasks, strict=True):
+            origins = [
+                (watermark_us, snapshot)
+                for groups, watermark_us, snapshot in before
+                if groups.start < owned.stop and owned.start < groups.stop
+            ]
+            subtask.restore([snapshot for _, snapshot in origins])
+            self._watermarks_us.append(min(watermark_us for watermark_us, _ in origins))
+
+
+def _kept(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with its tables in a list, so that they can be read again."""
+    tables = list(snapshot.tables)
+    for table in tables:
+        assert table.rows.num_rows
+    return Snapshot(tables, snapshot.properties, expired_us=snapshot.expired_us)
+
+
+def counted(rows: Iterable[dict]) -> Counter[tuple]:
+    """Return how often each row comes."""
+    return Counter(tuple(row.items()) for row in rows)

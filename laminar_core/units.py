@@ -88,6 +88,25 @@ def duration_us(duration: str | timedelta) -> int:
     return length_us
 
 
+def signed_duration_us(duration: str | timedelta) -> int:
+    """Return the microseconds of a duration that may be zero, or negative with a minus before it.
+
+    >>> signed_duration_us("-5 minutes"), signed_duration_us("0s")
+    (-300000000, 0)
+
+    Raises:
+        ConfigurationError: it cannot be read, or is out of range (INVALID_OPTION).
+    """
+    if isinstance(duration, timedelta):
+        length_us = duration // timedelta(microseconds=1)
+    else:
+        text = duration.strip()
+        length_us = -_parse_us(text[1:]) if text.startswith("-") else _parse_us(text)
+    if abs(length_us) > US_MAX:
+        raise _invalid(f"a duration must be at most 146,000 years, got {duration!r}")
+    return length_us
+
+
 def duration_ms(duration: str | timedelta) -> int:
     """Return the whole milliseconds of a duration, at least one.
 

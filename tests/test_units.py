@@ -15,6 +15,7 @@ from laminar_core.units import (
     duration_text,
     duration_us,
     share,
+    signed_duration_us,
     size_bytes,
 )
 
@@ -46,6 +47,16 @@ MINUTE = 60_000_000
 )
 def test_a_duration_is_read_however_people_write_it(text: str, microseconds: int) -> None:
     assert duration_us(text) == microseconds
+
+
+def test_a_duration_may_have_a_sign_where_it_is_said_to() -> None:
+    found = [signed_duration_us(text) for text in ("0s", "-0 seconds", " -1h 30m", "5s", "-PT5S")]
+    assert found == [0, 0, -90 * MINUTE, 5_000_000, -5_000_000]
+    assert signed_duration_us(timedelta(seconds=-1)) == -1_000_000
+    for text in ("-", "--5s", "-5", "5", "-1000000 weeks 1000000000000 days", "+5s"):
+        with pytest.raises(ConfigurationError) as caught:
+            signed_duration_us(text)
+        assert caught.value.code is ErrorCode.INVALID_OPTION
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,128 @@
+"""Joins in the builder: keys and event times are found, and what does not fit is one line."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.connectors.collect import CollectSink
+from laminar_core.errors import ConfigurationError
+from laminar_core.operators import agg, windows
+from laminar_core.operators.joins.as_of import AsOfJoin
+from laminar_core.operators.joins.interval import IntervalJoin
+from laminar_core.operators.joins.side import JoinSide
+from laminar_core.pipeline import Pipeline, Stream
+from laminar_core.plan.plan import Keyed
+from laminar_core.testing.memory_source import MemorySource
+
+TIME = pa.timestamp("us")
+
+
+def streams() -> tuple[Pipeline, Stream, Stream]:
+    p = Pipeline("p")
+    left = pa.table({"id": ["a"], "ts": pa.array([0], TIME), "v": [1]})
+    right = pa.table({"seller": ["a"], "ts": pa.array([0], TIME), "at": pa.array([0], TIME)})
+    return (
+        p,
+        p.source("left", MemorySource([left])).watermark("ts"),
+        p.source("right", MemorySource([right])).watermark("at"),
+    )
+
+
+def operator_of(stream: Stream) -> IntervalJoin | AsOfJoin:
+    return stream._from.node.operator
+
+
+def test_both_streams_are_exchanged_by_their_keys() -> None:
+    p, left, right = streams()
+    pairs = left.join(right, on={"id": "seller"}, within=("-5 seconds", "1 minute"), name="pairs")
+    assert pairs.schema.names == ["id", "ts", "v", "seller", "ts_right", "at"]
+    sides = (JoinSide("left", ("id",), "ts"), JoinSide("right", ("seller",), "at"))
+    assert operator_of(pairs) == IntervalJoin("pairs", *sides, -5_000_000, 60_000_000)
+    pairs.sink("out", CollectSink())
+    plan = p.plan()
+    assert [edge.partitioning for edge in plan.edges] == [Keyed(("id",)), Keyed(("seller",))]
+    assert [edge.feeds for edge in plan.edges] == [0, 1]
+    assert plan.vertices[-1].vertex_id == "pairs"
+
+
+def test_an_as_of_join_has_a_distance_and_unnamed_ones_are_counted() -> None:
+    _, left, right = streams()
+    on = {"id": "seller"}
+    first, second = left.as_of(right, on=on), left.as_of(right, on=on, max_distance="1 hour")
+    assert operator_of(first).operator_id == "as-of-1"
+    assert operator_of(first).distance_us is None
+    assert operator_of(second).operator_id == "as-of-2"
+    assert operator_of(second).distance_us == 3_600_000_000
+
+
+def test_event_time_behind_a_join_is_the_time_of_the_sides_that_are_in_every_row() -> None:
+    _, left, right = streams()
+    options = {"on": {"id": "seller"}, "within": ("0 seconds", "1 second")}
+    known = {
+        how: left.join(right, **options, how=how).event_time
+        for how in ("inner", "left", "right", "full")
+    }
+    assert {how: dict(time.lags_us) for how, time in known.items()} == {
+        "inner": {"ts": 0, "at": 0},
+        "left": {"ts": 0},
+        "right": {"at": 0},
+        "full": {},
+    }
+    assert [time.default for time in known.values()] == ["ts", "ts", "at", ""]
+    assert dict(left.as_of(right, on={"id": "seller"}).event_time.lags_us) == {"ts": 0}
+    counts = left.join(right, **options).key_by("id").window(windows.tumbling("1 minute"))
+    assert counts.aggregate("counts", agg.count()).schema.names[0] == "id"
+
+
+def test_a_side_behind_windows_lags_as_far_as_they_do() -> None:
+    _, left, right = streams()
+    counts = left.key_by("id").window(windows.tumbling("1 minute")).aggregate("n", agg.count())
+    on = {"id": "seller"}
+    joined = counts.as_of(right, on=on, time=("window_start", "at"))
+    assert operator_of(joined).lag_us == 60_000_000
+    assert operator_of(counts.as_of(right, on=on, time=("window_end", "at"))).lag_us == 0
+
+
+WITHIN = ("0 seconds", "1 second")
+ON = {"id": "seller"}
+
+
+@pytest.mark.parametrize(
+    ("describe", "problem"),
+    [
+        (lambda a, b: a.join(b, on="id", within=WITHIN), "no column 'id'; there are: seller"),
+        (lambda a, b: a.join(b, on=(), within=WITHIN), "key_by needs at least one column"),
+        (lambda a, b: a.join(b, on=ON, within=("2s", "1s")), "exchange them"),
+        (lambda a, b: a.join(b, on=ON, within=("0", "1s")), "has no unit"),
+        (lambda a, b: a.join(b, on=ON, within=WITHIN, how="outer"), "how is inner, left"),
+        (lambda a, b: a.as_of(b, on=ON, max_distance="0s"), "must be positive"),
+        (lambda a, b: a.as_of(b, on={"v": "seller"}), "'v' is int64 on the left and 'seller'"),
+        (
+            lambda a, b: a.join(b, on=ON, within=WITHIN, time="ts", name="j"),
+            "the right input of j has the event time at, and not 'ts'",
+        ),
+        (
+            lambda a, b: a.as_of(b.map(lambda rows: rows.drop_columns(["at"])), on=ON, name="j"),
+            "the right input of j has no event time: call watermark",
+        ),
+        (
+            lambda a, b: (
+                a.key_by("id")
+                .window(windows.tumbling("1 minute"))
+                .aggregate("n", agg.count())
+                .as_of(b, on=ON, name="j")
+            ),
+            "the left input of j has several event times: choose one of window_end, window_start",
+        ),
+        (lambda a, _: a.as_of(streams()[2], on=ON), "streams of one pipeline"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(
+    describe: Callable[[Stream, Stream], Stream], problem: str
+) -> None:
+    _, left, right = streams()
+    with pytest.raises(ConfigurationError) as caught:
+        describe(left, right)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -30,6 +30,7 @@ from laminar_core.testing.jobs import (
     windowed,
     with_ledgers,
 )
+from laminar_core.testing.join_jobs import JOIN_JOBS
 from laminar_core.testing.memory_source import MemorySource
 
 
@@ -298,5 +299,6 @@ SCENARIOS: dict[str, BuildJob] = {
     "growing": growing_job,
     "abreast": abreast_job,
     **INPUT_JOBS,
+    **JOIN_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

@@ -6,6 +6,7 @@ or overtake them. Its slowness is simulated time, so the tests are fast and repe
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from itertools import pairwise
 from statistics import median
 
@@ -265,24 +266,29 @@ def test_a_stop_aligns_although_everything_else_overtakes() -> None:
 
 
 class TwoInputs(Backpressured):
-    """A union of two exchanges, one of them with a slow operator in front, and keyed windows."""
+    """A join of two exchanges, with a slow operator and keyed windows behind it."""
 
     def build(self) -> Job:
         few, many = payments(WORKERS, 100), self.tables
         p = Pipeline("two-inputs")
         a = p.source("few", MemorySource(few)).watermark("ts", max_delay=DELAY)
         b = p.source("in", MemorySource(many, batch_rows=10)).watermark("ts", max_delay=DELAY)
-        met = a.rebalance().union(b.rebalance(), name="both").map(self.slow.carry, name="slow")
-        return self.output(p, windowed(met), totals(rows_of([*few, *many])))
+        pairs = a.join(b, on="key", within=("-4 seconds", "4 seconds"), name="both")
+        expected = [
+            one
+            for one in rows_of(few)
+            for other in rows_of(many)
+            if one["key"] == other["key"] and abs(one["ts"] - other["ts"]) <= timedelta(seconds=4)
+        ]
+        return self.output(p, windowed(pairs.map(self.slow.carry, name="slow")), totals(expected))
 
 
 @pytest.mark.parametrize("timeout_ms", [UNALIGNED_MS, SWITCH_MS], ids=["unaligned", "switched"])
 @pytest.mark.parametrize("seed", range(2))
 def test_unaligned_with_join_operator(seed: int, timeout_ms: int) -> None:
-    """Goal: an operator with two inputs under backpressure is cut consistently.
+    """Goal: a join under backpressure is cut consistently.
 
-    Method: Laminar has no join yet. A union of two exchanges stands for it, with state per key and
-    window behind; a worker dies after an unaligned checkpoint with rows of both inputs in flight.
+    Method: a worker dies after an unaligned checkpoint with rows of both inputs in flight.
     """
     run = TwoInputs(timeout_ms, seed, tables=payments(WORKERS, 200, seed=2))
     run.kill_after(3)

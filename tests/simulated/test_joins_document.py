@@ -1,0 +1,80 @@
+"""The joins of docs/pipelines.md do what the page says, whatever fails."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.pipeline import Pipeline
+from laminar_core.testing.campaign import draw, simulate_setting
+from laminar_core.testing.jobs import BuildJob, Job, Row, with_ledgers
+from laminar_core.testing.memory_source import MemorySource
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
+SECOND_US = 1_000_000
+TIME = pa.timestamp("us", tz="UTC")
+
+
+def program() -> dict:
+    section = DOCUMENT.partition("## Joins\n")[2].partition("\n## ")[0]
+    (text,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    names: dict = {}
+    exec(compile(text, "docs/pipelines.md", "exec"), names)
+    return names
+
+
+def times(seconds: list[int]) -> pa.Array:
+    return pa.array([second * SECOND_US for second in seconds], TIME)
+
+
+def new_sellers_job(parallelism: int) -> Job:
+    """Each person opens an auction at once, and one 11 seconds later; every third opens none."""
+    del parallelism
+    persons, sellers = list(range(60)), [n for n in range(60) if n % 3]
+    arrived = pa.table({"id": persons, "arrived_at": times(persons)})
+    soon = {"seller": sellers, "opened_at": times(sellers)}
+    later = {"seller": sellers, "opened_at": times([n + 11 for n in sellers])}
+    p = Pipeline("new-sellers")
+    left = p.source("persons", MemorySource([arrived], batch_rows=7, gap_every=3))
+    right = p.source("auctions", MemorySource([pa.table(soon), pa.table(later)]))
+    pairs = program()["new_sellers"](left, right)
+    expected: list[Row] = [
+        {
+            "id": row["id"],
+            "arrived_at": row["arrived_at"],
+            "seller": row["id"] if row["id"] in sellers else None,
+            "opened_at": row["arrived_at"] if row["id"] in sellers else None,
+        }
+        for row in arrived.to_pylist()
+    ]
+    return with_ledgers(p, {"out": (pairs, expected)})
+
+
+def priced_job(parallelism: int) -> Job:
+    """A quote every half hour, and trades a second after it, with it, and two hours later."""
+    del parallelism
+    moments = [n * 1_800 for n in range(30)]
+    quotes = pa.table({"symbol": ["S"] * 30, "at": times(moments), "price": list(range(30))})
+    asked = sorted([*moments, *(n + 1 for n in moments), 29 * 1_800 + 7_200])
+    trades = pa.table({"symbol": ["S"] * len(asked), "at": times(asked), "n": asked})
+    p = Pipeline("priced")
+    left = p.source("trades", MemorySource([trades], batch_rows=5))
+    right = p.source("quotes", MemorySource([quotes], gap_every=2))
+    rows = program()["priced"](left, right)
+    given = {row["price"] * 1_800: row for row in quotes.to_pylist()}
+    expected = []
+    for row in trades.to_pylist():
+        quote = given.get(row["n"]) or given.get(row["n"] - 1) or {"at": None, "price": None}
+        expected.append({**row, "at_right": quote["at"], "price": quote["price"]})
+    return with_ledgers(p, {"out": (rows, expected)})
+
+
+@pytest.mark.parametrize("build", [new_sellers_job, priced_job])
+def test_joins_are_exact_as_the_page_says(build: BuildJob) -> None:
+    disasters = ("rescale", "worker-crash", "rescale")
+    settings = [replace(draw(seed, losses=()), disasters=disasters) for seed in range(4)]
+    reports = [simulate_setting(setting, build) for setting in settings]
+    assert [report.violations for report in reports if not report.passed] == []
+    assert sum(report.hits.get("rescale", 0) for report in reports) > len(reports) / 2

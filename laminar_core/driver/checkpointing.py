@@ -13,9 +13,9 @@ from itertools import chain
 from laminar_core.connectors.base import Committer, Forgetting
 from laminar_core.driver.cleanup import Cleanup
 from laminar_core.driver.commits import CommitNumbers, CommitQueue, commit_output
+from laminar_core.driver.completion import completed_event
 from laminar_core.driver.discovery import Discovering, SplitDiscovery
 from laminar_core.driver.events import (
-    CheckpointCompleted,
     CheckpointFailed,
     MissingSubtask,
     ThresholdTooLow,
@@ -30,11 +30,10 @@ from laminar_core.driver.publication import (
     JobIdentity,
     build_manifest,
     history_record,
-    longest_alignment_ms,
-    longest_phase_ms,
 )
 from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND, Scrub
 from laminar_core.driver.sink_watch import SinkWatch
+from laminar_core.driver.under_way import CheckpointUnderWay, described
 from laminar_core.errors import ErrorCode, FencedError, LaminarError
 from laminar_core.link.messages import (
     Abort,
@@ -82,7 +81,6 @@ from laminar_core.protocol.types import (
     ResolvedMode,
 )
 from laminar_core.protocol.unaligned import SWITCHES_IN_A_ROW, SwitchStreak
-from laminar_core.records.bad_rows import bad_rows_of
 from laminar_core.records.commands import SetMode
 from laminar_core.records.damage import DamagedFile
 from laminar_core.records.manifest import (
@@ -274,6 +272,21 @@ class CheckpointDriver:
         attempt = self._attempts.get(message.checkpoint_id)
         if attempt is not None:
             attempt.waiting[message.worker] = message
+
+    @property
+    def pending_count(self) -> int:
+        """Number of checkpoints that have not ended."""
+        return len(self._attempts)
+
+    def under_way(self) -> list[CheckpointUnderWay]:
+        """Describe the checkpoints that have not ended, oldest first."""
+        now_ms, job, host_of = self._now_ms(), self._identity, self._host.host_of
+        return [
+            described(
+                job, each.trigger, now_ms - each.triggered_ms, each.waiting, each.acks, host_of
+            )
+            for _, each in sorted(self._attempts.items())
+        ]
 
     def tick(self) -> None:
         """Process the passing of time."""
@@ -483,24 +496,7 @@ class CheckpointDriver:
         self._scrub.completed(manifest)
         self.completed_count += 1
         self._parent_id = effect.checkpoint_id
-        self._host.notify(
-            CheckpointCompleted(
-                time_ms=record.ended_at_ms,
-                checkpoint_id=effect.checkpoint_id,
-                generation=generation,
-                kind=effect.kind,
-                mode=manifest.mode,
-                duration_ms=effect.ended_ms - effect.triggered_ms,
-                alignment_ms=longest_alignment_ms(manifest.alignment),
-                sync_ms=longest_phase_ms(manifest.subtasks, "sync_ms"),
-                async_ms=longest_phase_ms(manifest.subtasks, "async_ms"),
-                size_bytes=manifest.size_bytes,
-                written_bytes=manifest.written_bytes,
-                inflight_bytes=manifest.inflight_bytes,
-                inflight_rows=manifest.inflight_rows,
-                bad_rows=bad_rows_of(manifest),
-            )
-        )
+        self._host.notify(completed_event(effect, manifest, record.ended_at_ms))
         self._judge_threshold(effect, manifest.mode)
 
     def _missing(

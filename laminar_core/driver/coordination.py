@@ -309,6 +309,8 @@ class Coordinator:
                 progress["sources"] = {name: n.model_dump() for name, n in sources.items()}
                 sinks = self._checkpoints.sink_numbers()
                 progress["sinks"] = {name: n.model_dump() for name, n in sinks.items()}
+                pending = self._checkpoints.under_way()
+                progress["pending"] = [each.model_dump(mode="json") for each in pending]
             self._checkpoints.beat(
                 Heartbeat(sequence=self._heartbeats, at_ms=self.now_ms(), progress=progress)
             )
@@ -317,6 +319,7 @@ class Coordinator:
             event = self._progress.event(now_ms, self.now_ms(), self._parts.rows_total)
             more = asdict(self._checkpoints.commit_numbers)
             more |= {"sources": self._source_numbers(), "sinks": self._checkpoints.sink_numbers()}
+            more |= {"pending_checkpoints": self._checkpoints.pending_count}
             self.notify(event.model_copy(update=more))
 
     def _source_numbers(self) -> dict[str, SourceNumbers]:

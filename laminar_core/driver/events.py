@@ -14,6 +14,7 @@ from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.protocol.waiting import WaitsFor
 from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
 from laminar_core.records.damage import DamagedFile
+from laminar_core.records.operator_numbers import OperatorNumbers
 from laminar_core.records.sink_numbers import SinkNumbers
 from laminar_core.records.source_numbers import SourceNumbers
 
@@ -102,6 +103,10 @@ class ProgressMade(_Event):
     """By operator."""
     sinks: dict[str, SinkNumbers] = Field(default={}, exclude_if=lambda found: not found)
     """By operator; only sinks with a committer."""
+    operators: dict[str, OperatorNumbers] = Field(default={}, exclude_if=lambda found: not found)
+    """By operator, sources and sinks included, in this generation."""
+    pending_checkpoints: int = Field(default=0, exclude_if=lambda count: not count)
+    """Checkpoints under way."""
 
 
 class OperatorAtWork(_Event):
@@ -114,6 +119,30 @@ class OperatorAtWork(_Event):
     since_ms: int
     """The driver's wall clock when it began."""
     busy_ms: float
+
+
+class OperatorBytes(BaseModel):
+    """An operator's part of a checkpoint, over all workers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    size_bytes: int
+    """Bytes that a restore reads, without data in flight."""
+    written_bytes: int
+    """Bytes uploaded for it."""
+
+
+class ChannelWait(BaseModel):
+    """How long a barrier was missing on the channels from one sender to one vertex."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    vertex_id: str
+    upstream: str
+    """The vertex of the sender."""
+    sender: int
+    """The sender's worker."""
+    barrier_ms: float
+    """Time from the receiver's first barrier until this one was reached, of the slowest receiver.
+    """
 
 
 class CheckpointCompleted(_Event):
@@ -137,6 +166,12 @@ class CheckpointCompleted(_Event):
     inflight_rows: int = 0
     bad_rows: dict[str, BadRowTotals] = Field(default={}, exclude_if=lambda found: not found)
     """By source, up to the checkpoint; only sources with any."""
+    start_delay_ms: float = Field(default=0.0, exclude_if=lambda time: not time)
+    """Longest time from the trigger until the first barrier reached a subtask."""
+    operators: dict[str, OperatorBytes] = Field(default={}, exclude_if=lambda found: not found)
+    """By operator."""
+    channels: tuple[ChannelWait, ...] = Field(default=(), exclude_if=lambda found: not found)
+    """The slowest channels, longest wait first; none where barriers overtook, or had one way."""
 
 
 class MissingChannel(BaseModel):

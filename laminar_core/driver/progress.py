@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 
 from laminar_core.driver.events import ProgressMade
+from laminar_core.driver.operator_watch import OperatorWatch
 from laminar_core.link.messages import Progress
 from laminar_core.objectstore.contract import ObjectStore, counts_of
 from laminar_core.objectstore.request_counts import RequestCounts
@@ -34,8 +35,11 @@ class WorkersProgress:
         self._sent_before = self._sent_by_driver()
         self._parallelism = parallelism
         self._reports: dict[int, Progress] = {}
+        self._work: dict[int, Progress] = {}
+        """The newest report of each worker that has its operators."""
         self._last_rows = (now_ms, 0)
         self._last_beat: tuple[float, int] | None = None
+        self._beat_watch, self._event_watch = OperatorWatch(), OperatorWatch()
 
     def keep(self, report: Progress) -> None:
         """Replace the worker's last report; rows in its first one were read before."""
@@ -43,6 +47,8 @@ class WorkersProgress:
             since_ms, rows_in = self._last_rows
             self._last_rows = (since_ms, rows_in + report.rows_in)
         self._reports[report.worker] = report
+        if report.operators:
+            self._work[report.worker] = report
 
     @property
     def complete(self) -> bool:
@@ -93,6 +99,8 @@ class WorkersProgress:
             "rows_late": totals.rows_late,
             **totals.bad_rows.as_properties(),
         }
+        if operators := self._beat_watch.look(self._work):
+            told["operators"] = {name: numbers.model_dump() for name, numbers in operators.items()}
         return {**rows, "watermark_us": self._watermark_us(), **told}
 
     def _requests(self) -> RequestCounts | None:
@@ -121,6 +129,7 @@ class WorkersProgress:
             rows_per_s=_rows_per_s(before, self._last_rows),
             watermark_us=self._watermark_us(),
             unaligned=UnalignedCheckpointMetrics.total(p.unaligned for p in reports),
+            operators=self._event_watch.look(self._work),
         )
 
     def _watermark_us(self) -> int | None:

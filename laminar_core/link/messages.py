@@ -79,6 +79,19 @@ class SourceProgress(BaseModel):
     """Event time of its slowest split that can be read; None: there is none, or it is not asked."""
 
 
+class OperatorWork(BaseModel):
+    """Totals of an operator in one worker, since the start of its generation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    rows_in: int = 0
+    rows_out: int = 0
+    busy_ms: float = 0.0
+    backpressured_ms: float = 0.0
+    """Time for which an output of its vertex was full, so that the vertex took nothing."""
+    queued_batches: int | None = None
+    """Batches that wait at the inputs now; None: its input comes from the same vertex."""
+
+
 class Progress(_Message):
     """Sign of life of the loop. Row counts are totals of the job's history."""
 
@@ -99,6 +112,10 @@ class Progress(_Message):
     """The worker's requests to the store since its start; None: not counted."""
     sources: Mapping[str, SourceProgress] = {}
     """By operator, all sources."""
+    operators: Mapping[str, OperatorWork] = {}
+    """By operator, all operators, sources and sinks; empty: as they were in the last report."""
+    at_ms: float = 0.0
+    """The worker's monotonic clock, by which the times of ``operators`` are compared."""
 
 
 class Alive(_Message):

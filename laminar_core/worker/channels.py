@@ -186,6 +186,11 @@ class InputChannel:
         """Whether restored elements are still queued."""
         return self._restored > 0
 
+    @property
+    def batches_queued(self) -> int:
+        """Batches that have arrived and were not taken."""
+        return sum(isinstance(element, Batch) for element in self._queue)
+
     def __len__(self) -> int:
         return len(self._queue)
 

@@ -37,6 +37,7 @@ class Activity:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._at_work: AtWork | None = None
+        self._busy_ms: dict[str, float] = {}
 
     def show(self, at_work: AtWork | None) -> None:
         """Replace the value that readers see."""
@@ -49,6 +50,7 @@ class Activity:
     def begin_step(self) -> None:
         """Note that the loop begins a step: one unit of work of one task, which should be short."""
         now_ms = self._clock.monotonic_ms()
+        self._add_up(now_ms)
         self.show(AtWork(now_ms, "", now_ms))
 
     def enter(self, operator_id: str) -> None:
@@ -57,11 +59,28 @@ class Activity:
         if at_work is None:
             self.show(AtWork(now_ms, operator_id, now_ms))
         elif at_work.operator_id != operator_id:
+            self._add_up(now_ms)
             self.show(AtWork(at_work.step_since_ms, operator_id, now_ms))
 
     def rest(self) -> None:
         """Note that the step is over."""
+        if self._at_work is not None and self._at_work.operator_id:
+            self._add_up(self._clock.monotonic_ms())
         self.show(None)
+
+    def busy_ms(self, operator_id: str) -> float:
+        """Return how long this operator has worked since the start, without its present work.
+
+        Dividing its rows among receivers and sending them counts. For the loop's own thread.
+        """
+        return self._busy_ms.get(operator_id, 0.0)
+
+    def _add_up(self, now_ms: float) -> None:
+        """Count the time of the operator that works until now."""
+        at_work = self._at_work
+        if at_work is not None and (operator_id := at_work.operator_id):
+            busy_ms = now_ms - at_work.operator_since_ms
+            self._busy_ms[operator_id] = self._busy_ms.get(operator_id, 0.0) + busy_ms
 
     def sign(self, generation: int, worker: int) -> Alive:
         """Return the sign of life that describes this moment.

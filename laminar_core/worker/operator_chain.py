@@ -42,6 +42,8 @@ class Chain:
         self._ids = [operator_id for operator_id, _ in operators]
         self._operators = [operator for _, operator in operators]
         self._inlets = [_inlet_of(operator) for operator in self._operators]
+        self.rows_passed = [0] * (len(operators) + 1)
+        """Rows that each operator has taken since the start, and those that left the last one."""
         self._on_operator = on_operator
         self._on_batch = on_batch
         self._on_watermark = on_watermark
@@ -84,6 +86,7 @@ class Chain:
 
     def process(self, batch: pa.RecordBatch, start: int = 0, *, input_index: int = 0) -> None:
         """Run one batch through the operators from ``start`` on, of this input of the first one."""
+        self.rows_passed[start] += batch.num_rows
         if start == len(self._operators):
             self._on_batch(batch)
             return

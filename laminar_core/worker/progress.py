@@ -1,18 +1,25 @@
 """Report one worker's progress to the coordinator."""
 
-from laminar_core.link.messages import Progress
+from collections.abc import Mapping
+
+from laminar_core.link.messages import OperatorWork, Progress
 from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.worker.wiring import Wiring
 
 
 def progress_of(
-    generation: int, worker: int, wiring: Wiring, given_up: int, requests: RequestCounts | None
+    generation: int,
+    wiring: Wiring,
+    given_up: int,
+    requests: RequestCounts | None,
+    operators: Mapping[str, OperatorWork],
+    now_ms: float,
 ) -> Progress:
-    """Return the worker's current progress."""
+    """Return the worker's current progress; ``operators`` is empty in most reports."""
     counts = wiring.counts()
     return Progress(
         generation=generation,
-        worker=worker,
+        worker=wiring.subtask_index,
         rows_in=counts.rows_in,
         rows_out=counts.rows_out,
         rows_late=counts.rows_late,
@@ -24,4 +31,6 @@ def progress_of(
         given_up=given_up,
         requests=requests,
         sources=wiring.sources(),
+        operators=operators,
+        at_ms=now_ms,
     )

@@ -65,6 +65,7 @@ from laminar_core.worker.inflight import Captured, InflightRecorder, SnapshotLim
 from laminar_core.worker.operator_chain import Chain, Firing
 from laminar_core.worker.outputs import EdgeOutput
 from laminar_core.worker.pacing import PacedSource
+from laminar_core.worker.pressure import OutputRoom
 from laminar_core.worker.replay import ReplayOrder
 from laminar_core.worker.segments import MergeTables
 from laminar_core.worker.sinks import CommittingSink
@@ -202,7 +203,8 @@ class Task:
         )
         if self._replay.active:
             self._chain.hold_made_watermarks()
-        self._firing = Firing(self._chain, clock, self._have_room)
+        self.room, self.rows_passed = OutputRoom(parts.outputs, clock), self._chain.rows_passed
+        self._firing = Firing(self._chain, clock, self.room.is_there)
         self._turn = 0
         self._unit = WorkUnit()
         self._pauses = set[Pause]()
@@ -252,7 +254,7 @@ class Task:
 
     def work(self) -> bool:
         """Do one unit if there is one and the outputs have room; return whether it did."""
-        if self.finished or not self._have_room():
+        if self.finished or not self.room.is_there():
             return False
         if self._firing.active:
             self._firing.work()
@@ -260,9 +262,6 @@ class Task:
         if self.parts.source is not None:
             return self._work_as_source(self.parts.source)
         return self._work_on_input()
-
-    def _have_room(self) -> bool:
-        return all(output.has_room for output in self.parts.outputs)
 
     def flush(self) -> bool:
         """Send what credit allows, and give credit back for what was taken."""

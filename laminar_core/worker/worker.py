@@ -35,6 +35,7 @@ from laminar_core.link.messages import (
     LoopReport,
     LoopsOver,
     LoopWave,
+    OperatorWork,
     Peers,
     Ping,
     Register,
@@ -66,6 +67,7 @@ from laminar_core.worker.deployment import Deployment, RestoredState
 from laminar_core.worker.inflight import Captured
 from laminar_core.worker.life import Activity, SignsOfLife
 from laminar_core.worker.loops import HeadTask, loop_counts
+from laminar_core.worker.operator_work import work_of
 from laminar_core.worker.progress import progress_of
 from laminar_core.worker.restoring import RestoreMeter, RestoreSize
 from laminar_core.worker.segments import SegmentWriter
@@ -86,6 +88,8 @@ from laminar_core.worker.waits import WaitClock, waits_of
 from laminar_core.worker.wiring import Wiring, wire
 
 PROGRESS_INTERVAL_MS = 200
+WORK_INTERVAL_MS = 1_000
+"""Time between two reports about operators, which are part of a report of progress."""
 WAIT_MAX_MS = 20
 """Longest sleep of an idle worker; arrivals and finished snapshots end it early."""
 
@@ -161,7 +165,7 @@ class Worker:
         )
         self._changelog = Changelog(self._snapshots, deployment.state, clock)
         self._parts: dict[CheckpointId, WorkerPart] = {}
-        self._next_progress_ms = 0.0
+        self._next_progress_ms = self._next_work_ms = 0.0
         self._heard_ms = clock.monotonic_ms()
         self._data_flowed = False
         self._wait_clock = WaitClock()
@@ -374,15 +378,23 @@ class Worker:
         requests = counts_of(self._store.objects)
         report = progress_of(
             self._deployment.generation,
-            self._me,
             self.wiring,
             self._snapshots.given_up,
             requests,
+            self._work_of_operators(now_ms),
+            now_ms,
         )
         self._data_flowed = self._data_flowed or report.flowing
         self._next_progress_ms = now_ms + PROGRESS_INTERVAL_MS
         self._send(report)
         self._report_waits(now_ms)
+
+    def _work_of_operators(self, now_ms: float) -> dict[str, OperatorWork]:
+        """Return the work of each operator, once a second: it is most of a report."""
+        if now_ms < self._next_work_ms:
+            return {}
+        self._next_work_ms = now_ms + WORK_INTERVAL_MS
+        return work_of(self.wiring.tasks, self.activity.busy_ms)
 
     def _report_waits(self, now_ms: float) -> None:
         """Report what a slow checkpoint waits for here."""

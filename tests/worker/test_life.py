@@ -40,6 +40,24 @@ def test_a_step_and_its_operator_are_timed_apart(activity: Activity, clock: Manu
     assert (sign.operator_id, sign.operator_ms, sign.step_ms) == ("second", 23, 123)
 
 
+def test_the_time_of_each_operator_adds_up(activity: Activity, clock: ManualClock) -> None:
+    """Waiting and the worker's own work belong to no operator."""
+    for _ in range(2):
+        activity.begin_step()
+        clock.wait_ms(7)
+        activity.enter("first")
+        clock.wait_ms(100)
+        activity.enter("second")
+        clock.wait_ms(20)
+        activity.begin_step()
+        activity.enter("first")
+        clock.wait_ms(3)
+        activity.rest()
+        clock.wait_ms(1_000)
+    assert (activity.busy_ms("first"), activity.busy_ms("second")) == (206, 40)
+    assert activity.busy_ms("third") == 0
+
+
 def test_what_happens_outside_a_step_is_one_of_its_own(
     activity: Activity, clock: ManualClock
 ) -> None:

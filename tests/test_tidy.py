@@ -103,6 +103,7 @@ COVERED_ELSEWHERE = {
 
 RUN_BY_NAME = {
     "laminar_core/cli/recovery_view.py": "tests/cli/test_recover.py",
+    "laminar_core/cli/top_view.py": "tests/cli/test_top.py",
     "laminar_core/cli/retention_view.py": "tests/cli/test_retention.py",
     "laminar_core/cli/__main__.py": "tests/spark/test_kills.py",
     "resources/drivers/guard.py": "tests/resources/drivers/test_supervised.py",

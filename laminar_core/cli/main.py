@@ -26,6 +26,7 @@ from laminar_core.cli.run import run
 from laminar_core.cli.savepoints import savepoint
 from laminar_core.cli.simulate import simulate
 from laminar_core.cli.status import jobs, status
+from laminar_core.cli.top import top
 from laminar_core.errors import LaminarError
 from laminar_core.store.audit_key import key_kept_private
 
@@ -48,6 +49,7 @@ laminar.add_command(drill)
 laminar.add_command(drills)
 laminar.add_command(config)
 laminar.add_command(status)
+laminar.add_command(top)
 laminar.add_command(jobs)
 laminar.add_command(checkpoint)
 laminar.add_command(savepoint)

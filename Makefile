@@ -127,7 +127,7 @@ lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
 	@$(BIN)/uv pip compile pyproject.toml $(OLDEST) $(LOCK_OPTIONS) --output-file requirements-oldest.lock
 
 # The lower bounds themselves, and below them what was newest when they were locked.
-OLDEST := --resolution lowest-direct --extra dagster --extra jvm --extra kafka --extra kafka-avro --extra kafka-transaction --extra rocksdb --extra s3 --extra test
+OLDEST := --resolution lowest-direct --extra dagster --extra jvm --extra kafka --extra kafka-avro --extra kafka-transaction --extra metrics --extra rocksdb --extra s3 --extra test
 LOCK_OPTIONS := --quiet --upgrade --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 PRINT_JVM_EXTRA := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['jvm'], sep='\n')
 

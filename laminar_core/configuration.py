@@ -54,6 +54,7 @@ FILE_NAME = "laminar.toml"
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+Port = Annotated[int, Field(ge=0, le=65_535)]
 _A_DURATION = TypeAdapter[str | timedelta](Duration)
 
 MaybeDuration = Annotated[Duration | None, NONE]
@@ -78,6 +79,12 @@ def _at_least(least: str | int, measure: Any) -> AfterValidator:  # noqa: ANN401
         return value
 
     return AfterValidator(validate)
+
+
+def _http_endpoint(value: str | None) -> str | None:
+    if value is not None and not value.startswith(("http://", "https://")):
+        raise ValueError(f"must begin with http:// or https://, not {value!r}; gRPC is not spoken")
+    return value
 
 
 def _settings_of_spark(value: object) -> object:
@@ -276,6 +283,30 @@ class NetworkOptions(Options):
     """Refuse to start if others on the network could read the rows or the workers' key."""
 
 
+class MetricsOptions(Options):
+    """Where a running job shows its metrics. Needs the extra ``metrics``."""
+
+    prometheus_port: Annotated[Port | None, NONE] = None
+    """Port on which the driver serves metrics to Prometheus; 0: any free one; none: it serves
+    none.
+    """
+    prometheus_address: str = "127.0.0.1"
+    """Address on which it does; 0.0.0.0: all of this machine. Anyone who reaches it can read the
+    metrics.
+    """
+    otlp_endpoint: Annotated[MaybeText, AfterValidator(_http_endpoint)] = None
+    """URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://localhost:4318;
+    none: nothing is sent.
+    """
+    otlp_interval: Annotated[Duration, _at_least("1 second", duration_ms)] = "10 seconds"
+    """Time between two exports to it."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether metrics are exported at all."""
+        return self.prometheus_port is not None or self.otlp_endpoint is not None
+
+
 class SparkOptions(Options):
     """Where the workers run."""
 
@@ -370,6 +401,7 @@ class JobSections(BaseModel):
     recovery: RecoveryOptions = RecoveryOptions()
     network: NetworkOptions = NetworkOptions()
     spark: SparkOptions = SparkOptions()
+    metrics: MetricsOptions = MetricsOptions()
     retention: RetentionConfig = RetentionConfig()
 
 

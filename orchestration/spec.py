@@ -202,7 +202,7 @@ class StreamSpec(Values, JobSections):
         given = self.checkpoints
         keep = given.keep_last if "keep_last" in given.model_fields_set else "all"
         policy = given.model_copy(update={"interval": given.interval, "keep_last": keep})
-        sections = (policy, self.state, self.recovery, self.network, self.spark)
+        sections = (policy, self.state, self.recovery, self.network, self.spark, self.metrics)
         more = [*(word for section in sections for word in words_of(section)), *words]
         return [*self.laminar, "run", *self._job_words(store_uri, words), *more, "--json"]
 

@@ -21,7 +21,7 @@ pytest_plugins = [
 ]
 
 OF_THE_MACHINE = re.compile(
-    "(AWS|DAGSTER|LAMINAR|PYSPARK|PYTHON|SPARK)_?|(NO|FORCE)_COLOR$|COLUMNS$|LINES$|XDG_"
+    "(AWS|DAGSTER|LAMINAR|OTEL|PYSPARK|PYTHON|SPARK)_?|(NO|FORCE)_COLOR$|COLUMNS$|LINES$|XDG_"
 )
 """Variables that change what the programs under test do."""
 

@@ -41,6 +41,7 @@ RUN_BY = {
     "formats.md": "tests/codec/test_formats_document.py",
     "index.md": "tests/spark/test_guides.py",
     "install.md": "tests/spark/test_guides.py",
+    "metrics.md": "tests/metrics/test_document.py",
     "operations.md": "tests/orchestration/test_operations.py",
     "orchestration.md": "tests/test_pages.py",
     "pipelines.md": "tests/test_pages.py",
@@ -56,7 +57,7 @@ RUN_BY = {
     "tutorial.md": "tests/spark/test_guides.py",
 }
 RUN_HERE = [page for page, test in RUN_BY.items() if test == "tests/test_pages.py"]
-NEEDS_A_JOB = {"run", "recover", "drill", "checkpoint", "savepoint", "stop", "mode"}
+NEEDS_A_JOB = {"run", "recover", "drill", "checkpoint", "savepoint", "stop", "mode", "top"}
 NEEDS_A_MACHINE = {"bench", "simulate"}
 
 

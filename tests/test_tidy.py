@@ -53,6 +53,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/connectors/kafka/facts.py": "tests/connectors/kafka/test_partitions.py",
     "laminar_core/connectors/kafka/marker_log.py": "tests/connectors/kafka/test_committer.py",
     "laminar_core/connectors/kafka/producing.py": "tests/connectors/kafka/test_committer.py",
+    "laminar_core/metrics/changes.py": "tests/metrics/test_mapping.py",
     "laminar_core/operators/base.py": "tests/operators/test_running.py",
     "laminar_core/plan/state_options.py": "tests/test_configuration.py",
     "laminar_core/worker/progress.py": "tests/simulated/test_exactly_once.py",

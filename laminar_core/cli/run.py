@@ -25,6 +25,7 @@ from laminar_core.cli.target import load_pipeline
 from laminar_core.driver.preflight import check_start
 from laminar_core.errors import LaminarError
 from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.metrics.exporter import require_metrics
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, StreamingJob
 from laminar_core.pipeline.config import job_options
 from laminar_core.records.paths import check_job_name
@@ -62,6 +63,7 @@ def run(
     """
     configuration = configuration_of(values, *SECTIONS)
     configuration.spark.master_for(configuration.workers)  # Refuses what cannot run.
+    require_metrics(configuration.metrics)
     checkpoint, config = checkpoint_config(configuration), run_config(configuration, values)
     start_spark = partial(open_spark, configuration, settings=settings_of_all)
     with _reporting(as_json=as_json, show_bar=progress) as reporter:

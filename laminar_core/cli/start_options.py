@@ -90,6 +90,7 @@ def run_config(configuration: Configuration, values: dict[str, Any]) -> RunConfi
     return RunConfig(
         **start,
         **configuration.network.model_dump(),
+        metrics=configuration.metrics,
         workers=configuration.workers,
         job=configuration.job,
         restart=recovery.restart,

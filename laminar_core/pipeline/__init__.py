@@ -1,6 +1,6 @@
 """The builder that users write their pipelines with, and how a run is configured."""
 
-from laminar_core.configuration import StateConfig
+from laminar_core.configuration import MetricsOptions, StateConfig
 from laminar_core.driver.options import JobResult
 from laminar_core.driver.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from laminar_core.pipeline.builder import LettersTo, Pipeline, Stream
@@ -21,6 +21,7 @@ __all__ = [
     "JobResult",
     "KeyedStream",
     "LettersTo",
+    "MetricsOptions",
     "NoRestart",
     "Pipeline",
     "Retention",

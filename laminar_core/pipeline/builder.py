@@ -35,6 +35,7 @@ from laminar_core.driver.reserve import ReserveKeeper
 from laminar_core.driver.supervisor import Supervisor
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import SystemClock
+from laminar_core.metrics.exporter import open_exporter
 from laminar_core.operators.base import MultiInputSpec, OperatorSpec, side_outputs_of
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.flat_map import (
@@ -208,8 +209,11 @@ class Pipeline:
         listener = ReserveKeeper(store, reported)
         if checkpoint.retention is not None:
             listener = checkpoint.retention.applied_to(store, clock, listener, run.actor)
+        exporter = open_exporter(run.metrics, options.job, clock)
+        if exporter is not None:
+            listener = exporter.beside(listener)
         supervisor = Supervisor(cluster, self.plan(), options, store, clock, listener)
-        return StreamingJob(supervisor, reported)
+        return StreamingJob(supervisor, reported, exporter)
 
     def run(
         self,

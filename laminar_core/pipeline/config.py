@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field, InstanceOf, SkipValidation, model_valida
 
 from laminar_core.configuration import (
     CheckpointOptions,
+    MetricsOptions,
     NetworkOptions,
     StartOptions,
     StateConfig,
@@ -75,6 +76,8 @@ class RunConfig(StartOptions, NetworkOptions, SupervisionOptions):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
+    metrics: MetricsOptions = MetricsOptions()
+    """Where the job shows its metrics while it runs."""
     workers: int | None = None
     """Number of Spark tasks; by default as many as Spark runs at once."""
     job: str | None = None

@@ -6,6 +6,7 @@ from concurrent.futures import Future, wait
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.driver.options import JobResult
 from laminar_core.driver.supervisor import Supervisor
+from laminar_core.metrics.exporter import MetricsExporter
 
 SIGNAL_DELAY_MAX_S = 0.5
 """Longest delay of a signal handler while the main thread waits for the job.
@@ -18,8 +19,14 @@ thread, but does not wake it: in one endless wait a SIGTERM would be lost.
 class StreamingJob:
     """A job that runs in the background."""
 
-    def __init__(self, supervisor: Supervisor, listener: IsolatedListener) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        listener: IsolatedListener,
+        exporter: MetricsExporter | None = None,
+    ) -> None:
         self._supervisor = supervisor
+        self._exporter = exporter
         self._listener = listener
         self._result: Future[JobResult] = Future()
         self._thread = threading.Thread(target=self._run, name="laminar-supervisor", daemon=True)
@@ -27,9 +34,18 @@ class StreamingJob:
 
     def _run(self) -> None:
         try:
-            self._result.set_result(self._supervisor.run())
+            result = self._supervisor.run()
         except BaseException as error:  # noqa: BLE001 - it is raised again by ``result``
+            self._end_export()
             self._result.set_exception(error)
+        else:
+            self._end_export()
+            self._result.set_result(result)
+
+    def _end_export(self) -> None:
+        """Send the last metrics before ``result`` returns, because the process may end then."""
+        if self._exporter is not None:
+            self._exporter.close()
 
     def stop(self) -> None:
         """Take a last checkpoint, commit and end. Wait for the end with ``result``."""

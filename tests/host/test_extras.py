@@ -18,7 +18,8 @@ from importlib.abc import MetaPathFinder
 
 class Absent(MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] in {"boto3", "botocore", "dagster", "rocksdict"}:
+        absent = {"boto3", "botocore", "dagster", "opentelemetry", "prometheus_client", "rocksdict"}
+        if name.partition(".")[0] in absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
@@ -31,6 +32,7 @@ COMMANDS = {
     "a start": ("run", "job.py", "--store", "s3://bucket/prefix"),
     "a savepoint": ("savepoint", "show", "s3://bucket/savepoint"),
     "state in RocksDB": ("run", "job.py", "--store", "store", "--state-backend", "rocksdb"),
+    "metrics": ("run", "job.py", "--store", "store", "--prometheus-port", "0"),
     "a campaign": ("simulate", "--seeds", "1"),
 }
 JOB = """
@@ -71,8 +73,10 @@ for words in {list(COMMANDS.values())}:
     answers = dict(zip(COMMANDS, map(json.loads, done.stdout.splitlines()), strict=True))
     s3 = "error: s3:// stores need: pip install 'laminar-core[s3]'\n"
     rocksdb = "error: jobs with state in RocksDB need: pip install 'laminar-core[rocksdb]'\n"
+    metrics = "error: metrics need: pip install 'laminar-core[metrics]'\n"
     for name, (code, said) in answers.items():
-        assert (name, code, said) == (name, 2, s3 if "s3://" in str(COMMANDS[name]) else rocksdb)
+        expected = metrics if name == "metrics" else rocksdb
+        assert (name, code, said) == (name, 2, s3 if "s3://" in str(COMMANDS[name]) else expected)
 
 
 @pytest.mark.parametrize("package", ["orchestration", "sensors", "resources"])

@@ -1,0 +1,217 @@
+"""Send the metrics to a collector, by OpenTelemetry's protocol over HTTP."""
+
+# Methods of the library take further arguments without types.
+# pyright: reportUnknownMemberType=false
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    MetricExportResult,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.metrics.export import (
+    Metric as Exported,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from laminar_core._version import __version__
+from laminar_core.metrics.board import Board, Distribution, Series
+from laminar_core.metrics.catalogue import DURATION_BOUNDS_S, JOB_LABEL, Metric
+from laminar_core.metrics.changes import Labels
+
+EXPORT_TIMEOUT_S = 5
+"""Longest time for one export, with its repetitions."""
+CLOSE_WAIT_S = 3.0
+"""Longest time that the end of a job waits for the last export."""
+METRICS_PATH = "/v1/metrics"
+THREAD_NAME = "laminar-otlp"
+
+_LIBRARY = logging.getLogger("opentelemetry.exporter")
+_CUMULATIVE = AggregationTemporality.CUMULATIVE
+
+
+def metrics_data(board: Mapping[Metric, Series], job: str, times: tuple[int, int]) -> MetricsData:
+    """Return the values as OpenTelemetry has them.
+
+    ``times`` are the start of the counters and the present, in nanoseconds since 1970.
+    """
+    exported = [_exported(m, series, job, times) for m, series in board.items() if series]
+    scope = InstrumentationScope("laminar", __version__)
+    resource = Resource.create({"service.name": "laminar", "service.instance.id": job})
+    return MetricsData([ResourceMetrics(resource, [ScopeMetrics(scope, exported, "")], "")])
+
+
+def _exported(metric: Metric, series: Series, job: str, times: tuple[int, int]) -> Exported:
+    def attributes(labels: Labels) -> dict[str, str]:
+        return {JOB_LABEL: job, **dict(zip(metric.labels, labels, strict=True))}
+
+    points = [(attributes(labels), value) for labels, value in series.items()]
+    match metric.kind:
+        case "counter":
+            data = Sum(_numbers(points, times), _CUMULATIVE, is_monotonic=True)
+        case "gauge":
+            data = Gauge(_numbers(points, times))
+        case "histogram":
+            data = Histogram(_distributions(points, times), _CUMULATIVE)
+    return Exported(metric.name, metric.meaning, metric.unit, data)
+
+
+Point = tuple[dict[str, str], float | Distribution]
+
+
+def _numbers(points: Sequence[Point], times: tuple[int, int]) -> list[NumberDataPoint]:
+    return [
+        NumberDataPoint(
+            attributes=attributes,
+            start_time_unix_nano=times[0],
+            time_unix_nano=times[1],
+            value=value,
+        )
+        for attributes, value in points
+        if not isinstance(value, Distribution)
+    ]
+
+
+def _distributions(points: Sequence[Point], times: tuple[int, int]) -> list[HistogramDataPoint]:
+    return [
+        HistogramDataPoint(
+            attributes=attributes,
+            start_time_unix_nano=times[0],
+            time_unix_nano=times[1],
+            count=value.count,
+            sum=value.total,
+            bucket_counts=value.counts,
+            explicit_bounds=DURATION_BOUNDS_S,
+            min=value.least,
+            max=value.greatest,
+        )
+        for attributes, value in points
+        if isinstance(value, Distribution)
+    ]
+
+
+def metrics_url(endpoint: str) -> str:
+    """Return where metrics are posted: below an endpoint without a path, the usual one."""
+    return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + METRICS_PATH
+
+
+class OtlpSender:
+    """Sends the board at intervals, from a thread of its own."""
+
+    def __init__(
+        self,
+        board: Board,
+        job: str,
+        endpoint: str,
+        interval_ms: float,
+        now_ms: Callable[[], int],
+        report: Callable[[str], None],
+    ) -> None:
+        self._board, self._job = board, job
+        self._url = metrics_url(endpoint)
+        self._interval_s = interval_ms / 1000
+        self._now_ms = now_ms
+        self._report = report
+        self._started_ns = now_ms() * 1_000_000
+        self._is_away = False
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        self._exporter = OTLPMetricExporter(endpoint=self._url, timeout=EXPORT_TIMEOUT_S)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Send once more, and end; gives up if that takes long."""
+        self._over.set()
+        self._thread.join(CLOSE_WAIT_S)
+        self._exporter.shutdown()
+        self._thread.join(CLOSE_WAIT_S)
+
+    def _run(self) -> None:
+        with _QUIET.kept():
+            while not self._over.wait(self._interval_s):
+                self._send()
+            self._send()
+
+    def _send(self) -> None:
+        """Send the present values; report the first failure of a series, and its end."""
+        times = (self._started_ns, self._now_ms() * 1_000_000)
+        try:
+            _QUIET.forget()
+            data = metrics_data(self._board.read(), self._job, times)
+            arrived = self._exporter.export(data) is MetricExportResult.SUCCESS
+            problem = _QUIET.said()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job goes on
+            arrived, problem = False, f"{type(error).__name__}: {error}"
+        if arrived and self._is_away:
+            self._report(f"metrics are sent to {self._url} again")
+        elif not arrived and not self._is_away:
+            said = f" ({problem.splitlines()[0]})" if problem else ""
+            self._report(
+                f"metrics cannot be sent to {self._url}{said}: the job continues, and it is tried "
+                "again at each interval"
+            )
+        self._is_away = not arrived
+
+
+class _QuietThreads(logging.Handler):
+    """Keeps what the library logs in our threads; other records go their usual way.
+
+    The library logs a line for every failed request, and the job reports one for all.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[int, str] = {}
+        self._changing = threading.Lock()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the records of this thread while the block runs."""
+        with self._changing:
+            self._said[threading.get_ident()] = ""
+            _LIBRARY.addHandler(self)
+            _LIBRARY.propagate = False
+        try:
+            yield
+        finally:
+            with self._changing:
+                del self._said[threading.get_ident()]
+                if not self._said:
+                    _LIBRARY.removeHandler(self)
+                    _LIBRARY.propagate = True
+
+    def forget(self) -> None:
+        """Keep nothing of this thread up to now."""
+        self._said[threading.get_ident()] = ""
+
+    def said(self) -> str:
+        """Return the first record of this thread since then, which names the cause."""
+        return self._said[threading.get_ident()]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the text, or pass the record on."""
+        me = threading.get_ident()
+        if me in self._said:
+            self._said[me] = self._said[me] or record.getMessage()
+        else:
+            logging.getLogger().handle(record)
+
+
+_QUIET = _QuietThreads()

@@ -92,7 +92,8 @@ def test_every_command_is_one_that_laminar_understands(
     for words in commands(page):
         command, rest = understood(words[1:])
         try:
-            context = command.make_context("laminar", rest)
+            # As below the group: click keeps the help option that a command has first.
+            context = command.make_context("laminar", rest, **laminar.context_settings)
         except (click.NoSuchOption, click.MissingParameter):
             raise
         except (click.BadParameter, click.exceptions.Exit):

@@ -44,6 +44,11 @@ class EventTime:
         """Return the event time after windows, which delay the watermark accordingly."""
         return cls({WINDOW_END: 0, WINDOW_START: window.size_us})
 
+    @classmethod
+    def behind_sessions(cls) -> "EventTime":
+        """Return the event time after sessions: they may have begun any time before they end."""
+        return cls({WINDOW_END: 0})
+
     def among(self, columns: Collection[str]) -> "EventTime":
         """Leave out what is not in ``columns``."""
         lags_us = {name: lag_us for name, lag_us in self.lags_us.items() if name in columns}

@@ -7,6 +7,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import MultiInputSpec
 from laminar_core.operators.running import CombineRows, RunningAggregate
+from laminar_core.operators.sessions import PartialSessions, Sessions
 from laminar_core.operators.windows import Window
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
 from laminar_core.plan.plan import Keyed
@@ -57,16 +58,31 @@ class KeyedStream:
         Raises:
             ConfigurationError: no event time is known, or it is in another column.
         """
+        return WindowedStream(self._stream, self._columns, window, self._time_column(time))
+
+    def session(self, gap: Duration, *, time: str | None = None) -> "SessionStream":
+        """Divide the rows of a key into sessions, where none comes for longer than ``gap``.
+
+        A session ends ``gap`` after its last row; a row at exactly that time still belongs to it.
+        ``time`` is as for windows.
+
+        Raises:
+            ConfigurationError: no event time is known, or it is in another column
+                (INVALID_PIPELINE), or ``gap`` is not a duration (INVALID_OPTION).
+        """
+        return SessionStream(self._stream, self._columns, duration_us(gap), self._time_column(time))
+
+    def _time_column(self, time: str | None) -> TimeColumn:
         known = self._stream.event_time
         if known is not None:
-            return WindowedStream(self._stream, self._columns, window, known.column(time))
+            return known.column(time)
         if time is None:
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,
                 "windows need event time: call watermark(column) before key_by, or pass time=column"
                 " if a watermark comes with these rows",
             )
-        return WindowedStream(self._stream, self._columns, window, TimeColumn(time, 0))
+        return TimeColumn(time, 0)
 
 
 class WindowedStream:
@@ -102,6 +118,40 @@ class WindowedStream:
         merge = WindowAggregate(name, self._columns, self._window, aggregates, lateness_us)
         results = self._stream.then(partial).then(merge, Keyed(self._columns))
         return results.timed(EventTime.behind(self._window))
+
+
+class SessionStream:
+    """Rows grouped by key and session."""
+
+    def __init__(
+        self, stream: "Stream", columns: tuple[str, ...], gap_us: int, time: TimeColumn
+    ) -> None:
+        self._stream = stream
+        self._columns = columns
+        self._gap_us = gap_us
+        self._time = time
+
+    def aggregate(
+        self, name: str, *aggregates: Aggregate, allowed_lateness: Duration | None = None
+    ) -> "Stream":
+        """Emit one row per key and session, when event time has passed the session's end.
+
+        Rows behind the watermark are dropped and counted, because their session may have been
+        emitted; ``allowed_lateness`` delays that, and the emission, and later windows downstream.
+        """
+        _check_aggregation(name, aggregates)
+        lateness_us = 0 if allowed_lateness is None else duration_us(allowed_lateness)
+        partial = PartialSessions(
+            f"{name}-combine",
+            self._columns,
+            self._time.name,
+            self._gap_us,
+            aggregates,
+            self._time.lag_us,
+        )
+        merge = Sessions(name, self._columns, self._gap_us, aggregates, lateness_us)
+        results = self._stream.then(partial).then(merge, Keyed(self._columns))
+        return results.timed(EventTime.behind_sessions())
 
 
 def _check_aggregation(name: str, aggregates: tuple[Aggregate, ...]) -> None:

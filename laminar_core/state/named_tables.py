@@ -17,6 +17,7 @@ from laminar_core.aggregates.row_groups import as_array
 from laminar_core.records.record import JsonObject
 from laminar_core.state.expiry import unexpired
 from laminar_core.state.keyed_rows import newest_rows
+from laminar_core.state.session_rows import newest_sessions
 from laminar_core.state.window_layout import KEY_GROUP
 
 WEIGHT = "_weight"
@@ -25,14 +26,21 @@ WEIGHT = "_weight"
 TABLES = "tables"
 """The member of an operator's description that describes its named tables."""
 
-Merging = Literal["append", "newest", "weights"]
+Merging = Literal["append", "newest", "weights", "sessions"]
 """``append``: all rows count. ``newest``: the last row of each key counts; an expiry of a key must
 never go back, because a segment that has expired is dropped unread. ``weights``: equal rows add up
-their ``_weight``, and those with 0 are gone.
+their ``_weight``, and those with 0 are gone. ``sessions``: of rows of a key that touch, from
+``window_start`` to ``_expires``, the last one counts. It covers the earlier ones, because a session
+only grows; so its expiry never goes back, either.
 """
 
 
-_MERGING: Mapping[str, Merging] = {"append": "append", "newest": "newest", "weights": "weights"}
+_MERGING: Mapping[str, Merging] = {
+    "append": "append",
+    "newest": "newest",
+    "weights": "weights",
+    "sessions": "sessions",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,8 @@ class TableLayout:
             newest = newest_rows(tables, self.keys, self.schema)
             return unexpired(self.name, newest, expired_us)
         left = (unexpired(self.name, table, expired_us) for table in tables)
+        if self.merging == "sessions":
+            return newest_sessions(left, self.keys, self.schema)
         rows = pa.concat_tables([self.schema.empty_table(), *left])
         rows = added_up(rows) if self.merging == "weights" else rows
         order = np.argsort(rows.column(KEY_GROUP).to_numpy(), kind="stable")

@@ -102,6 +102,8 @@ def key_columns(description: JsonObject, schema: pa.Schema, name: str = "") -> t
     """
     if name:
         layout = layout_of(name, schema, description)
+        if layout.merging == "sessions":
+            return (*layout.keys, WINDOW_START)
         return layout.keys if layout.merging == "newest" else ()
     known = _KEYS_OF_KIND.get(str(description.get("kind")), ())
     candidates = [

@@ -32,6 +32,7 @@ from laminar_core.testing.jobs import (
 )
 from laminar_core.testing.join_jobs import JOIN_JOBS
 from laminar_core.testing.memory_source import MemorySource
+from laminar_core.testing.session_jobs import SESSION_JOBS
 
 
 def windows_job(
@@ -300,5 +301,6 @@ SCENARIOS: dict[str, BuildJob] = {
     "abreast": abreast_job,
     **INPUT_JOBS,
     **JOIN_JOBS,
+    **SESSION_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

@@ -1,0 +1,163 @@
+"""Jobs with session windows: wrong if a session is cut, joined to another, or emitted twice."""
+
+from collections.abc import Iterator, Sequence
+
+from laminar_core.operators import agg, windows
+from laminar_core.pipeline import Pipeline
+from laminar_core.pipeline.builder import Stream
+from laminar_core.testing.event_time_jobs import LATE_EVERY, with_late_rows
+from laminar_core.testing.jobs import (
+    DELAY,
+    SECOND_US,
+    WINDOW_US,
+    BuildJob,
+    Burden,
+    Job,
+    Judge,
+    Row,
+    payments,
+    rows_of,
+    with_ledgers,
+)
+from laminar_core.testing.memory_source import MemorySource
+
+GAP_US = 5 * SECOND_US
+
+
+def sessions_job(parallelism: int) -> Job:
+    """Return a job with sessions behind an exchange of batches."""
+    del parallelism
+    tables, burden = payments(), Burden()
+    p = Pipeline("sessions")
+    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    dealt = rows.rebalance().map(burden.carry, name="slow")
+    job = with_ledgers(p, {"out": (_sessions(dealt), sessions_of(rows_of(tables)))}, burden)
+    job.judge = exactly(sessions_of(rows_of(tables)))
+    return job
+
+
+def late_sessions_job(parallelism: int) -> Job:
+    """Return a job with rows that arrive after their session may have been emitted."""
+    del parallelism
+    tables, burden = with_late_rows(), Burden()
+    p = Pipeline("late-sessions")
+    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    dealt = rows.rebalance().map(burden.carry, name="slow")
+    job = with_ledgers(p, {"out": (_sessions(dealt), sessions_of(rows_of(tables)))}, burden)
+    in_time = [row for row in rows_of(tables) if row["id"] % LATE_EVERY]
+    job.judge = sessions_between(in_time, rows_of(tables))
+    return job
+
+
+def windows_behind_sessions_job(parallelism: int) -> Job:
+    """Return a job of windows over the ends of sessions, which are older than the watermark."""
+    del parallelism
+    tables, burden = payments(), Burden()
+    p = Pipeline("windows-behind-sessions")
+    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    ended = (
+        _sessions(rows)
+        .map(burden.carry, name="slow")
+        .key_by("key")
+        .window(windows.tumbling("10 seconds"), time="window_end")
+        .aggregate("ended", agg.sum("count", name="count"), agg.sum("total", name="total"))
+    )
+    found: dict[tuple[str, int], Row] = {}
+    for row in sessions_of(rows_of(tables)):
+        start = row["end"] - row["end"] % WINDOW_US
+        total = found.setdefault(
+            (row["key"], start), {"key": row["key"], "start": start, "count": 0, "total": 0}
+        )
+        total["count"] += row["count"]
+        total["total"] += row["total"]
+    return with_ledgers(p, {"out": (ended, list(found.values()))}, burden)
+
+
+def _sessions(rows: Stream) -> Stream:
+    return (
+        rows.key_by("key")
+        .session("5 seconds", time="ts")
+        .aggregate("sessions", agg.count(), agg.sum("value", name="total"))
+    )
+
+
+def sessions_of(rows: Sequence[Row]) -> list[Row]:
+    """Return the sessions of all rows, found one sorted row after the other."""
+    found: list[Row] = []
+    newest: dict[str, Row] = {}
+    for row in sorted(rows, key=lambda row: row["ts"]):
+        time_us, session = round(row["ts"].timestamp() * SECOND_US), newest.get(row["key"])
+        if session is None or time_us > session["end"]:
+            session = {"key": row["key"], "start": time_us, "end": 0, "count": 0, "total": 0}
+            newest[row["key"]] = session
+            found.append(session)
+        session["end"] = time_us + GAP_US
+        session["count"] += 1
+        session["total"] += row["value"]
+    return found
+
+
+def exactly(sessions: Sequence[Row]) -> Judge:
+    """Return a judge that wants these sessions, each once."""
+    expected = _sorted(sessions)
+
+    def judge(rows: list[Row], rows_late: int) -> Iterator[str]:
+        found = _sorted(map(_plain, rows))
+        if found != expected or rows_late:
+            yield f"{rows_late} rows are late, and of sessions there are {found}, not {expected}"
+
+    return judge
+
+
+def sessions_between(least: Sequence[Row], most: Sequence[Row]) -> Judge:
+    """Return a judge for sessions where the order of events decides whether a late row counts.
+
+    Sessions of a key never touch. All rows of ``least`` are in one; each row of ``most`` is, or it
+    is counted as late.
+    """
+
+    def judge(rows: list[Row], rows_late: int) -> Iterator[str]:
+        sessions = [_plain(row) for row in rows]
+        for key in {session["key"] for session in sessions}:
+            of_key = sorted((s["start"], s["end"]) for s in sessions if s["key"] == key)
+            for (_, end), (start, _) in zip(of_key, of_key[1:], strict=False):
+                if start <= end:
+                    yield f"two sessions of {key} touch: {of_key}"
+        for wanted in sessions_of(least):
+            if not any(_covers(session, wanted) for session in sessions):
+                yield f"no session has the rows of {wanted}, which were in time"
+        if (seen := sum(row["count"] for row in sessions) + rows_late) != len(most):
+            yield f"{len(most)} rows came and {seen} are counted, {rows_late} of them as late"
+
+    return judge
+
+
+def _covers(session: Row, wanted: Row) -> bool:
+    return (
+        session["key"] == wanted["key"]
+        and session["start"] <= wanted["start"]
+        and wanted["end"] <= session["end"]
+        and wanted["count"] <= session["count"]
+    )
+
+
+def _plain(row: Row) -> Row:
+    start, end = (round(row[f"window_{side}"].timestamp() * SECOND_US) for side in ("start", "end"))
+    return {
+        "key": row["key"],
+        "start": start,
+        "end": end,
+        "count": row["count"],
+        "total": row["total"],
+    }
+
+
+def _sorted(rows: Iterator[Row] | Sequence[Row]) -> list[tuple]:
+    return sorted(tuple(row.values()) for row in rows)
+
+
+SESSION_JOBS: dict[str, BuildJob] = {
+    "sessions": sessions_job,
+    "late-sessions": late_sessions_job,
+    "windows-behind-sessions": windows_behind_sessions_job,
+}

@@ -15,6 +15,7 @@ from laminar_core.operators import agg, windows
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import SubtaskContext
 from laminar_core.operators.flat_map import FlatMapBatches, MapRows
+from laminar_core.operators.sessions import PartialSessions, Sessions
 from laminar_core.operators.stateless import MapBatches, StatelessSubtask
 from laminar_core.protocol.alignment import initial, step
 from laminar_core.protocol.alignment_events import BarrierReached
@@ -77,6 +78,43 @@ def aggregation() -> list[Result]:
     return [
         Result("combine", BATCH_ROWS / combine_seconds, "rows/s", "higher"),
         Result("merge", combined.num_rows / merge_seconds, "rows/s", "higher"),
+    ]
+
+
+def sessions() -> list[Result]:
+    """Rows through the combiner and the merge of sessions, 100,000 open, in CPU time.
+
+    Event time advances with every batch, so sessions end all the time.
+    """
+    gap_us, keys, step_us = 60_000_000, 100_000, 4_000_000
+    random = np.random.default_rng(7)
+    schema = pa.schema([("user", pa.int64()), ("amount", pa.int64()), ("ts", pa.timestamp("us"))])
+    partial = PartialSessions("combine", ("user",), "ts", gap_us, _AGGREGATES)
+    context = SubtaskContext("sessions", 0, 1, 128, Generation(1))
+    combine = partial.open(context, schema)
+    spec = Sessions("sessions", ("user",), gap_us, _AGGREGATES)
+    merge = spec.open(context, partial.output_schema(schema))
+    seconds: list[float] = []
+    open_count = 0
+    for step in range(60):
+        times = step * step_us + np.sort(random.integers(0, step_us, BATCH_ROWS))
+        users = random.integers(0, keys, BATCH_ROWS) + step // 4 * (keys // 50)  # Some leave.
+        amounts = pa.array(random.integers(1, 100_000, BATCH_ROWS))
+        columns = [pa.array(users), amounts, pa.array(times).cast(pa.timestamp("us"))]
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        started = process_time()
+        for combined in combine.process(batch):
+            for _ in merge.process(combined):
+                pass
+        list(merge.on_watermark(step * step_us))
+        combine.on_watermark(step * step_us)
+        seconds.append(process_time() - started)
+        open_count = merge.row_count
+    pause = median_seconds(lambda: merge.snapshot(CheckpointId(1)), 20)
+    return [
+        Result("sessions", BATCH_ROWS / median(seconds[20:]), "rows/s", "higher"),
+        Result("sessions_open", open_count, "rows", "lower"),
+        Result("sessions_snapshot_pause", 1e3 * pause, "ms", "lower"),
     ]
 
 

@@ -45,6 +45,7 @@ _ALL = {
         Benchmark("coordination", coordination.coordination),
         Benchmark("wire", micro.wire),
         Benchmark("aggregation", micro.aggregation),
+        Benchmark("sessions", micro.sessions),
         Benchmark("rows", micro.rows),
         Benchmark("snapshot", micro.snapshot),
         *(

@@ -224,11 +224,15 @@ class SessionState:
 
     def pin(self) -> PinnedSessions:
         """Hold on to all sessions as they are now, without copying any."""
-        return PinnedSessions(tuple(run.pin() for run in self._runs), self._layout, only_changed=False)
+        return PinnedSessions(
+            tuple(run.pin() for run in self._runs), self._layout, only_changed=False
+        )
 
     def take_changes(self) -> PinnedSessions:
         """Hold on to the sessions that changed since the last call, each as a whole."""
-        changes = PinnedSessions(tuple(run.pin() for run in self._runs), self._layout, only_changed=True)
+        changes = PinnedSessions(
+            tuple(run.pin() for run in self._runs), self._layout, only_changed=True
+        )
         for run in self._runs:
             at = run.pieces
             unchanged = np.zeros(len(at), np.bool_)

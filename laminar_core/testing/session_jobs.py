@@ -24,12 +24,13 @@ from laminar_core.testing.memory_source import MemorySource
 GAP_US = 5 * SECOND_US
 
 
-def sessions_job(parallelism: int) -> Job:
-    """Return a job with sessions behind an exchange of batches."""
+def sessions_job(parallelism: int, pace: float | None = None) -> Job:
+    """Return a job with sessions behind an exchange; ``pace`` is in rows per second."""
     del parallelism
     tables, burden = payments(), Burden()
     p = Pipeline("sessions")
-    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    source = p.source("in", MemorySource(tables, abreast=True), rows_per_second=pace)
+    rows = source.watermark("ts", max_delay=DELAY)
     dealt = rows.rebalance().map(burden.carry, name="slow")
     job = with_ledgers(p, {"out": (_sessions(dealt), sessions_of(rows_of(tables)))}, burden)
     job.judge = exactly(sessions_of(rows_of(tables)))

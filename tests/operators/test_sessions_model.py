@@ -234,9 +234,7 @@ def restorable(snapshot: Snapshot) -> Snapshot:
 
 
 def as_tuples(batch: pa.RecordBatch) -> list[Result]:
-    columns = [
-        c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in batch.columns
-    ]
+    columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in batch.columns]
     return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 

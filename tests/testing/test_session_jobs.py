@@ -27,7 +27,9 @@ def session(key: str, start: int, end: int, count: int) -> Row:
 
 def test_sessions_that_touch_are_one() -> None:
     rows = [row("a", 8), row("b", 1), row("a", 3), row("a", 13.1)]
-    assert [(s["key"], s["start"] / SECOND_US, s["end"] / SECOND_US) for s in sessions_of(rows)] == [
+    assert [
+        (s["key"], s["start"] / SECOND_US, s["end"] / SECOND_US) for s in sessions_of(rows)
+    ] == [
         ("b", 1, 6),
         ("a", 3, 13),
         ("a", 13.1, 18.1),

@@ -96,9 +96,9 @@ def sessions() -> list[Result]:
     merge = spec.open(context, partial.output_schema(schema))
     seconds: list[float] = []
     open_count = 0
-    for step in range(60):
-        times = step * step_us + np.sort(random.integers(0, step_us, BATCH_ROWS))
-        users = random.integers(0, keys, BATCH_ROWS) + step // 4 * (keys // 50)  # Some leave.
+    for turn in range(60):
+        times = turn * step_us + np.sort(random.integers(0, step_us, BATCH_ROWS))
+        users = random.integers(0, keys, BATCH_ROWS) + turn // 4 * (keys // 50)  # Some leave.
         amounts = pa.array(random.integers(1, 100_000, BATCH_ROWS))
         columns = [pa.array(users), amounts, pa.array(times).cast(pa.timestamp("us"))]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -106,8 +106,8 @@ def sessions() -> list[Result]:
         for combined in combine.process(batch):
             for _ in merge.process(combined):
                 pass
-        list(merge.on_watermark(step * step_us))
-        combine.on_watermark(step * step_us)
+        list(merge.on_watermark(turn * step_us))
+        combine.on_watermark(turn * step_us)
         seconds.append(process_time() - started)
         open_count = merge.row_count
     pause = median_seconds(lambda: merge.snapshot(CheckpointId(1)), 20)

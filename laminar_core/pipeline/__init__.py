@@ -6,7 +6,7 @@ from laminar_core.driver.restart import ExponentialDelay, FailureRate, FixedDela
 from laminar_core.pipeline.builder import LettersTo, Pipeline, Stream
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.job import StreamingJob
-from laminar_core.pipeline.keyed import KeyedStream, WindowedStream
+from laminar_core.pipeline.keyed import KeyedStream, SessionStream, WindowedStream
 from laminar_core.protocol.dedup import Retention
 from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
 from laminar_core.records.actor import Actor
@@ -27,6 +27,7 @@ __all__ = [
     "Retention",
     "RetentionConfig",
     "RunConfig",
+    "SessionStream",
     "StateConfig",
     "Stream",
     "StreamingJob",

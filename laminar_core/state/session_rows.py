@@ -106,7 +106,7 @@ def by_key_and_time(codes: Codes, times_us: Integers) -> Integers:
     Codes that are sorted for the most part, such as those of a few sorted tables, cost little.
     """
     if codes.dtype == np.int64:
-        together = _combined(codes, times_us)
+        together = _combined(codes.astype(np.int64, copy=False), times_us)
         if together is not None:
             return np.argsort(together)
     order = np.argsort(codes, kind="stable")

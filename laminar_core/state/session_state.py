@@ -16,6 +16,9 @@ newest version of a session replaces the earlier ones, its end never goes back, 
 expired can be left out before anything is merged.
 """
 
+# What Arrow hands to numpy is Any, and what numpy makes of it is unknown.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

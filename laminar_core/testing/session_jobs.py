@@ -1,6 +1,8 @@
 """Jobs with session windows: wrong if a session is cut, joined to another, or emitted twice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
@@ -121,7 +123,7 @@ def sessions_between(least: Sequence[Row], most: Sequence[Row]) -> Judge:
         sessions = [_plain(row) for row in rows]
         for key in {session["key"] for session in sessions}:
             of_key = sorted((s["start"], s["end"]) for s in sessions if s["key"] == key)
-            for (_, end), (start, _) in zip(of_key, of_key[1:], strict=False):
+            for (_, end), (start, _) in pairwise(of_key):
                 if start <= end:
                     yield f"two sessions of {key} touch: {of_key}"
         for wanted in sessions_of(least):
@@ -153,7 +155,7 @@ def _plain(row: Row) -> Row:
     }
 
 
-def _sorted(rows: Iterator[Row] | Sequence[Row]) -> list[tuple]:
+def _sorted(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in rows)
 
 

@@ -48,6 +48,37 @@ def test_windows_need_event_time() -> None:
         stream.key_by("k").window(windows.tumbling("1 minute"))
 
 
+def test_sessions_are_combined_before_the_exchange_and_take_every_aggregate() -> None:
+    p, stream = rows()
+    sessions = stream.watermark("ts").key_by("k").session("10 minutes")
+    visits = sessions.aggregate(
+        "visits", agg.last("v", by="ts"), agg.percentile("v", 0.9), allowed_lateness="1 minute"
+    )
+    assert visits.schema.names == ["k", "window_start", "window_end", "last_v", "percentile_v"]
+    visits.sink("out", CollectSink())
+    plan = p.plan()
+    assert plan.operator_ids() == ["in", "watermark-ts", "visits-combine", "visits", "out"]
+    described = plan.descriptions()["visits"]
+    assert '"gap_us":600000000' in str(described).replace(" ", "").replace("'", '"')
+
+
+def test_behind_sessions_their_end_is_event_time_and_their_start_is_not() -> None:
+    _, stream = rows()
+    visits = stream.watermark("ts").key_by("k").session("1 minute").aggregate("v", agg.count())
+    again = visits.key_by("k").window(windows.tumbling("1 hour"), time="window_end")
+    assert again.aggregate("w", agg.sum("count")).schema.names[-1] == "sum_count"
+    with pytest.raises(ConfigurationError, match="'window_start' is not the event time"):
+        visits.key_by("k").session("1 hour", time="window_start")
+
+
+def test_sessions_need_event_time_and_a_gap() -> None:
+    _, stream = rows()
+    with pytest.raises(ConfigurationError, match="windows need event time"):
+        stream.key_by("k").session("1 minute")
+    with pytest.raises(ConfigurationError, match="duration"):
+        stream.watermark("ts").key_by("k").session("0 minutes")
+
+
 def test_an_aggregation_of_nothing_is_refused() -> None:
     _, stream = rows()
     with pytest.raises(ConfigurationError, match="totals aggregates nothing") as caught:

@@ -106,3 +106,35 @@ def test_who_reads_merges_as_the_operator_does(merging: str) -> None:
 )
 def test_all_rows_of_a_table_that_nobody_describes_count(description) -> None:
     assert layout_of("left", SCHEMA, description) == TableLayout("left", SCHEMA, (), "append")
+
+
+SESSIONS = pa.schema(
+    [
+        (KEY_GROUP, pa.int32()),
+        ("key", pa.string()),
+        ("window_start", pa.int64()),
+        (EXPIRES, pa.int64()),
+        ("count(*)", pa.int64()),
+    ]
+)
+
+
+def test_of_sessions_that_touch_the_last_version_counts_and_expired_ones_are_gone() -> None:
+    def sessions(*lines: tuple) -> pa.Table:
+        return pa.Table.from_pylist(
+            [dict(zip(SESSIONS.names, line, strict=True)) for line in lines], schema=SESSIONS
+        )
+
+    first = sessions((2, "b", 0, 4, 1), (1, "a", 0, 10, 1), (1, "a", 20, 30, 2))
+    second = sessions((1, "a", 0, 30, 5), (1, None, 3, 9, 1))
+    kept = TableLayout("open", SESSIONS, ("key",), "sessions")
+    description = {TABLES: described([kept])}
+    for merged in (
+        kept.merge([first, second], 4),
+        merged_rows([first, second], description, 4, "open"),
+    ):
+        assert [tuple(row.values()) for row in merged.to_pylist()] == [
+            (1, "a", 0, 30, 5),
+            (1, None, 3, 9, 1),
+        ]
+    assert key_columns(description, SESSIONS, "open") == ("key", "window_start")

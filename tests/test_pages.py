@@ -173,6 +173,8 @@ def test_the_pieces_of_pipelines_fit() -> None:
     source = Pipeline("payments").source("rows", MemorySource([rows]))
     names = {"payments": source, "rows": source, "windows": windows, "agg": agg}
     names |= {"ParquetSink": ParquetSink, "pa": pa, "pc": pc, "Iterator": Iterator}
+    clicked = pa.table({"user": ["u"], "clicked_at": at, "page": ["/"]})
+    names["clicks"] = Pipeline("clicks").source("rows", MemorySource([clicked]))
     names |= {"SHOPS": MemorySource([rows]), "ONLINE": MemorySource([rows])}
     names |= vars(laminar_core.pipeline)
     pieces = [b.text for b in blocks("pipelines.md") if b.language == "python"]

@@ -7,9 +7,9 @@ owns the keys, keeps the state, and emits a session when event time has passed i
 A row is late for sessions when the watermark has passed its own time: the session that it belongs
 to may have been emitted, and a second one would overlap it. Windows need not be so strict, because
 their ends do not depend on rows. The merging side decides that, but it gets partial sessions, and
-cannot take one apart. Its watermark is never ahead of that of a sender that is not idle. So rows
-that are behind the watermark of the sender, or come before its first one, are combined only with
-rows of the same time.
+cannot take one apart. Its watermark is never ahead of a sender's, unless the sender was idle. So
+rows that are behind the watermark of the sender, or come before its first one, are combined only
+with rows of the same time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

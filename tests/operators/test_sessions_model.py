@@ -66,7 +66,7 @@ GROUPS = group_of_keys()
 
 @dataclass
 class Model:
-    """What sessions mean: a loop over the sorted rows of each key that came in time."""
+    """A loop over the sorted rows of each key that came in time."""
 
     lateness_us: int
     rows: dict[Key, list[tuple[int, int | None]]] = field(default_factory=dict)

@@ -39,7 +39,7 @@ import pyarrow as pa
 from pyarrow.compute import RoundOptions, call_function
 
 from laminar_core.aggregates.dense import dense_group
-from laminar_core.aggregates.digests import quantile
+from laminar_core.aggregates.digests import Digests, quantile
 from laminar_core.aggregates.distinct import DistinctValues, ValueCounts, distinct_count, percentile
 from laminar_core.aggregates.grouping import (
     Fold,
@@ -124,6 +124,26 @@ def _plain_state_type(function: PlainFunction, column: pa.DataType) -> pa.DataTy
             return sum_type(column)
         case "min" | "max":
             return column if is_ordered(column) else None
+
+
+def first_value(accumulator: Accumulator, data_type: pa.DataType) -> pa.Scalar | None:
+    """Return the state of a group without rows; None for a user's function.
+
+    Only the user knows what that is.
+    """
+    match accumulator.function:
+        case "count":
+            return pa.scalar(0, data_type)
+        case Moments() | Digests():
+            zeros = [None if pa.types.is_binary(f.type) else 0 for f in data_type]
+            names = [f.name for f in data_type]
+            return pa.scalar(dict(zip(names, zeros, strict=True)), data_type)
+        case DistinctValues() | ValueCounts() | HyperLogLog():
+            return pa.scalar([], data_type)
+        case UserDefined():
+            return None
+        case _:
+            return pa.scalar(None, data_type)
 
 
 def _taken(label: str) -> str:

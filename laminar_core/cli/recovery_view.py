@@ -53,6 +53,7 @@ def _lines(report: RecoveryReport, owner: str | None) -> Iterator[str]:
         repeated = any(sink.is_repeated for sink in report.sinks)
         becomes = "would be shown twice" if repeated else "would be withdrawn"
         yield f"output of {_listed(report.committed_beyond_ids)} {becomes}"
+    yield from (f"changed: {line}" for line in report.evolved)
     yield from (f"accepted: {line}" for line in report.accepted)
     for rejected in report.rejected:
         yield f"not restored: checkpoint {rejected.checkpoint_id}, {rejected.reason}"

@@ -198,6 +198,20 @@ def decode(
     return elements
 
 
+def schema_of(data: bytes | memoryview | pa.Buffer) -> pa.Schema:
+    """Return the columns of the rows in a file, which is verified whole.
+
+    Raises:
+        CorruptCheckpointError: the file differs from what was written, or has a newer version.
+    """
+    file = memoryview(data).cast("B").toreadonly()
+    _read_header(file)
+    try:
+        return pa.ipc.open_stream(join(_verified_frames(file))).schema
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _unreadable(f"no readable Arrow stream ({_first_line(error)})") from error
+
+
 def row_count(elements: Iterable[InflightElement]) -> int:
     """Return the rows of all batches together."""
     return sum(element.data.num_rows for element in elements if isinstance(element, Batch))

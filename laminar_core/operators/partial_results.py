@@ -1,6 +1,6 @@
 """Columns of partial results: of operators that make them, and of operators that merge them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -9,6 +9,7 @@ from laminar_core.aggregates.accumulators import (
     Aggregate,
     accumulator_type,
     accumulators_of,
+    first_value,
     result_type,
 )
 from laminar_core.aggregates.grouping import plain_type
@@ -55,6 +56,21 @@ def partial_schema(
     names = [*keys, *(needs.name for needs in accumulators_of(aggregates))]
     require_columns(input_schema, names)
     return pa.schema([input_schema.field(name) for name in names])
+
+
+def first_values(partial: pa.Schema, aggregates: Sequence[Aggregate]) -> dict[str, pa.Scalar]:
+    """Return, by accumulator in ``partial`` that can be added, its value before the first row."""
+    values = {
+        a.name: first_value(a, partial.field(a.name).type) for a in accumulators_of(aggregates)
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def kept_together(aggregates: Sequence[Aggregate]) -> Iterator[tuple[str, ...]]:
+    """Yield the accumulators of each aggregate that is computed from several."""
+    for aggregate in aggregates:
+        if len(aggregate.accumulators) > 1:
+            yield tuple(needs.name for needs in aggregate.accumulators)
 
 
 def result_schema(

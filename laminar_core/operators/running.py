@@ -38,6 +38,8 @@ from laminar_core.operators.keyed import (
 from laminar_core.operators.mapping import change_back_or_reset
 from laminar_core.operators.partial_results import (
     combined_schema,
+    first_values,
+    kept_together,
     partial_schema,
     result_schema,
 )
@@ -146,6 +148,14 @@ class RunningAggregate:
     def state_tables(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
         """Return key group, keys, accumulators."""
         return {"": self.layout(input_schema).stored_schema}
+
+    def first_values(self, input_schema: pa.Schema) -> Mapping[str, pa.Scalar]:
+        """Return, by accumulator that can be added, its value before the first row."""
+        return first_values(self.layout(input_schema).schema, self.aggregates)
+
+    def kept_together(self) -> Iterable[tuple[str, ...]]:
+        """Return the accumulators of each aggregate that is computed from several."""
+        return kept_together(self.aggregates)
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "RunningAggregator":
         """Create the running instance."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from laminar_core.codec.arrow import Compression, decode_table, encode_table, sha256_hex
-from laminar_core.codec.inflight import Buffer, Expected, InflightElement, decode, join
+from laminar_core.codec.inflight import Buffer, Expected, InflightElement, decode, join, schema_of
 from laminar_core.errors import (
     CheckpointDeclined,
     CorruptCheckpointError,
@@ -133,6 +133,14 @@ class CheckpointParts:
         except (CorruptCheckpointError, IncompatibleStateError) as error:
             where = address(self._objects, self._paths.absolute(entry.path))
             raise type(error)(error.code, f"{where}: {error}") from error
+
+    def read_inflight_schema(self, entry: InflightEntry) -> pa.Schema:
+        """Return the columns of the rows that were captured in one queue.
+
+        Raises:
+            CorruptCheckpointError: missing, or not the bytes that were written.
+        """
+        return schema_of(read_verified(self._objects, self._paths, entry))
 
     def discard(self, checkpoint_id: CheckpointId) -> int:
         """Delete the files of a checkpoint that never completed; return how many there were.

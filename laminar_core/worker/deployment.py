@@ -13,12 +13,14 @@ from laminar_core.codec.key_groups import key_group_range
 from laminar_core.connectors.formats.bad_rows import SkippedMessage
 from laminar_core.link.transport import CoordinatorAddress
 from laminar_core.operators.base import Snapshot, StateTable, SubtaskContext, redistribution_of
+from laminar_core.plan.evolving import rules_of_edge, state_tables_of
 from laminar_core.plan.plan import Edge, Plan
 from laminar_core.plan.state_options import StateOptions
-from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
+from laminar_core.protocol.types import NO_CHECKPOINT, Batch, CheckpointId, Generation
 from laminar_core.protocol.unaligned import Direction
 from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
 from laminar_core.records.segment import SegmentRef
+from laminar_core.state.evolving import evolved, evolved_batch
 from laminar_core.state.expiry import unexpired
 from laminar_core.state.rescaling import Redistribution, Rescaling, deal
 from laminar_core.state.splits import current, in_reading_order, unread
@@ -114,6 +116,9 @@ class RestoredState:
         manifest = deployment.restored
         alignment = () if manifest is None else manifest.alignment
         before = deployment.parallelism if manifest is None else manifest.workers
+        self._state_tables = state_tables_of(deployment.plan) if manifest else {}
+        self._evolved: set[str] = set()
+        """Operators whose state had other columns, which the driver has allowed."""
         self._times = EventTimes(deployment.plan, before, alignment)
         self._finished = {(a.vertex_id, a.subtask_index): a.finished for a in alignment}
         subtasks = () if manifest is None else manifest.subtasks
@@ -170,8 +175,11 @@ class RestoredState:
     def own_segments(self, operator_id: str) -> tuple[SegmentRef, ...] | None:
         """Return the chains, of all tables, that changes can be added to.
 
-        None if there is none, or after rescaling.
+        None if there is none, after rescaling, or if it was read with other columns. Call it when
+        the operator has its state.
         """
+        if operator_id in self._evolved:
+            return None  # Rows with other columns are another chain.
         entry = self._subtasks.get((operator_id, self._me))
         return entry.segments if entry and self._kept_parallelism(operator_id) else None
 
@@ -185,8 +193,13 @@ class RestoredState:
 
     def _table(self, segment: SegmentRef, entry: SubtaskEntry) -> StateTable:
         """Return the rows of a segment that had not expired in the subtask that wrote them."""
-        name = segment.table
-        return StateTable(name, unexpired(name, self._read(segment), entry.expired_us.get(name)))
+        name, operator_id = segment.table, entry.operator_id
+        rows = unexpired(name, self._read(segment), entry.expired_us.get(name))
+        wanted = self._state_tables.get(operator_id, {}).get(name)
+        if wanted is None or rows.schema.equals(wanted.schema):
+            return StateTable(name, rows)
+        self._evolved.add(operator_id)
+        return StateTable(name, evolved(rows, wanted.schema, wanted.first))
 
     def _read(self, segment: SegmentRef) -> pa.Table:
         table = self._store.parts.read_state(segment)
@@ -227,11 +240,7 @@ class RestoredState:
     # --- what was on its way --------------------------------------------------------------------
 
     def edge(self, edge: Edge) -> RestoredEdge:
-        """Return the elements at this end of an input edge, and the event time of its channels.
-
-        Raises:
-            IncompatibleStateError: the edge now carries rows of another type.
-        """
+        """Return the elements at this end of an input edge, and the event time of its channels."""
         if self._deployment.restored is None:
             return RestoredEdge()
         if self._rescaling is None:
@@ -241,14 +250,19 @@ class RestoredState:
         return rescaled_edge(edge, self._me, self._rescaling, self._times, read)
 
     def outgoing(self, edge: Edge, receiver: int) -> list[InflightElement]:
-        """Return the elements waiting to be sent; empty after rescaling, when receivers get them.
-
-        Raises:
-            IncompatibleStateError: the edge now carries rows of another type.
-        """
+        """Return the elements waiting to be sent; none after rescaling: receivers get them."""
         if self._rescaling is not None:
             return []
         return list(self._queued(edge, ("output",), self._me, receiver))
+
+    def has_new_receiver(self, vertex_id: str) -> bool:
+        """Return whether an edge out of the vertex leads where none led in the checkpoint."""
+        manifest, plan = self._deployment.restored, self._deployment.plan
+        if manifest is None or not manifest.edges:
+            return False
+        there = {(e.upstream, e.downstream, e.input_index) for e in manifest.edges}
+        edges = plan.outputs_of(vertex_id)
+        return any((e.upstream, e.downstream, plan.input_index(e)) not in there for e in edges)
 
     def event_time_us(self, vertex_id: str) -> int | None:
         """Return the vertex's combined watermark: the minimum over the old subtasks.
@@ -269,4 +283,12 @@ class RestoredState:
         for direction in ends:
             entry = self._inflight.get((ref, sender, receiver, direction))
             if entry is not None:
-                yield from self._store.parts.read_inflight(entry, edge.schema)
+                for element in self._store.parts.read_inflight(entry):
+                    yield self._as_now(edge, element)
+
+    def _as_now(self, edge: Edge, element: InflightElement) -> InflightElement:
+        """Return the element with the columns that the edge has now, which the driver allowed."""
+        if not isinstance(element, Batch) or element.data.schema.equals(edge.schema):
+            return element
+        first = rules_of_edge(self._deployment.plan, edge).first
+        return Batch(evolved_batch(element.data, edge.schema, first))

@@ -264,13 +264,20 @@ class _Builder:
             ],
             input_of={channel: edge.feeds for edge, _, channel in numbered},
             senders={channel: (edge.upstream, sender) for edge, sender, channel in numbered},
-            announced_us=self._announced_us(gate),
+            announced_us=self._announced_us(vertex, gate),
         )
 
-    def _announced_us(self, gate: WatermarkGate) -> int | None:
-        """Return the watermark that all new senders start with, after a change of parallelism."""
+    def _announced_us(self, vertex: Vertex, gate: WatermarkGate) -> int | None:
+        """Return the watermark that receivers hear of first.
+
+        After a change of parallelism all senders are new to them; and so is one that has a new
+        receiver.
+        """
         ended = gate.combined_us == WATERMARK_END_US
-        return None if self.deployment.rescaling is None or ended else gate.combined_us
+        known = self.deployment.rescaling is None and not self.restored.has_new_receiver(
+            vertex.vertex_id
+        )
+        return None if known or ended else gate.combined_us
 
     def _numbered_inputs(self, vertex: Vertex) -> list[tuple[Edge, int, ChannelId]]:
         plan, parallelism = self.deployment.plan, self.deployment.parallelism

@@ -7,7 +7,7 @@ operator. Then one further checkpoint has to complete, and the drill ends. In th
 writes a hold on the checkpoint for the duration of the drill, one record, and the audit log.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -19,7 +19,13 @@ from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.start import RecoveryManager
 from laminar_core.driver.restart import NoRestart
 from laminar_core.driver.supervisor import Supervisor
-from laminar_core.errors import ConfigurationError, ErrorCode, JobFailedError, LaminarError
+from laminar_core.errors import (
+    ConfigurationError,
+    ErrorCode,
+    IncompatibleStateError,
+    JobFailedError,
+    LaminarError,
+)
 from laminar_core.host.clock import Clock
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
@@ -120,6 +126,8 @@ class Drill:
         manifest = examined.choice.manifest
         if manifest is None:
             raise _nothing_to_drill(job)
+        if examined.report.evolved:
+            raise _changed_since(manifest.checkpoint_id, examined.report.evolved)
         self._audit.append(
             action="drill",
             actor=job.actor,
@@ -268,6 +276,15 @@ def require_drillable(store: CheckpointStore, options: DrillOptions) -> None:
             f"job {options.job.job} is not drilled: checkpoint {wanted} cannot be restored: it "
             "never completed, or is deleted; see `laminar checkpoints list`",
         )
+
+
+def _changed_since(checkpoint_id: int, changes: Sequence[str]) -> LaminarError:
+    """Return the refusal of a pipeline whose state would not be what the files say."""
+    return IncompatibleStateError(
+        ErrorCode.OPERATORS_CHANGED,
+        f"checkpoint {checkpoint_id} was taken by another form of the pipeline "
+        f"({'; '.join(changes)}): drill it with the pipeline as it was, or a newer checkpoint",
+    )
 
 
 def _nothing_to_drill(job: JobOptions) -> ConfigurationError:

@@ -1,7 +1,7 @@
 """Acceptances of a person: a loss, a doubt or a repetition that would refuse a start.
 
-``KIND:NAME`` or ``KIND:NAME=HOW``, with the name of a source or sink. An acceptance is good for one
-start, goes into the audit log, and is refused if nothing needs it.
+``KIND:NAME`` or ``KIND:NAME=HOW``, with the name of a source, operator or sink. An acceptance is
+good for one start, goes into the audit log, and is refused if nothing needs it.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,6 +18,10 @@ class AcceptanceKind(StrEnum):
     """The source no longer has rows behind the position of the checkpoint."""
     SOURCE_DROP = "source-drop"
     """The positions of a source that was removed are given up: if it returns, it starts anew."""
+    STATE_DROP = "state-drop"
+    """State of an operator that was removed, or columns that nothing needs any more, is dropped."""
+    STATE_SINCE = "state-since"
+    """Added aggregates of the operator count from this checkpoint on, not from the beginning."""
     SINK_LOST = "sink-lost"
     """Rows that were to be committed are gone: the job continues without them."""
     SINK_DOUBT = "sink-doubt"
@@ -29,6 +33,8 @@ class AcceptanceKind(StrEnum):
 _HOW: dict[AcceptanceKind, tuple[str, ...]] = {
     AcceptanceKind.SOURCE_GAP: ("earliest", "skip-split"),
     AcceptanceKind.SOURCE_DROP: (),
+    AcceptanceKind.STATE_DROP: (),
+    AcceptanceKind.STATE_SINCE: (),
     AcceptanceKind.SINK_LOST: (),
     AcceptanceKind.SINK_DOUBT: ("committed", "not"),
     AcceptanceKind.SINK_REPEAT: (),
@@ -37,7 +43,7 @@ _HOW: dict[AcceptanceKind, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """One thing that is accepted for the source or sink ``name``."""
+    """One thing that is accepted for the source, operator or sink ``name``."""
 
     kind: AcceptanceKind
     name: str
@@ -72,7 +78,7 @@ def parse_acceptance(text: str) -> Acceptance:
 def find_acceptance(
     accepted: Collection[Acceptance], kind: AcceptanceKind, name: str
 ) -> Acceptance | None:
-    """Return what was accepted of this kind for this source or sink; None if nothing was."""
+    """Return what was accepted of this kind for what has this name; None if nothing was."""
     return next((a for a in accepted if (a.kind, a.name) == (kind, name)), None)
 
 

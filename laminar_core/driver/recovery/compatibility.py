@@ -3,14 +3,20 @@
 State is matched by operator id. An operator without state in the checkpoint may change freely; one
 with state must have the same description as then, because the description defines the meaning of
 rows and offsets. The inputs of every operator, and their partitioning, must be unchanged, because
-event time is stored per input channel; only sources may come and go (``source_changes``). The
-number of workers may differ, unless some state cannot
-be redistributed. Source: PROTOCOL sections 9, 10 and 11.
+event time is stored per input channel. Sources may come and go (``source_changes``), and operators
+as well, as far as the result is certain (``evolution``). The number of workers may differ, unless
+some state cannot be redistributed. Source: PROTOCOL sections 9, 10 and 11.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from laminar_core.driver.recovery.evolution import (
+    Evolution,
+    evolution,
+    only_aggregates_differ,
+)
+from laminar_core.driver.recovery.rechaining import rechained
 from laminar_core.driver.recovery.source_changes import SourceChanges, source_changes
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, redistribution_of
@@ -32,38 +38,37 @@ def mismatches(
     plan: Plan,
     parallelism: int,
     changes: SourceChanges | None = None,
+    evolved: Evolution | None = None,
 ) -> Iterator[Mismatch]:
     """Yield all mismatches, the gravest first; none if the pipeline can continue from it.
 
-    ``changes``: the sources that came and went, if the caller has compared them already.
+    ``changes``, ``evolved``: sources and operators that came and went, if the caller has compared
+    them already.
     """
-    changes = changes or source_changes(manifest, plan)
-    manifest = changes.fitted
+    changes = changes or source_changes(rechained(manifest, plan), plan)
+    evolved = evolved or evolution(changes.fitted, plan, changes)
+    manifest = evolved.fitted
     yield from _caught(_check_parallelism, manifest, plan, parallelism)
-    for operator_id, problem in changes.problems:
+    for operator_id, problem in (*changes.problems, *evolved.problems):
         yield Mismatch(_refused_change(problem), frozenset({operator_id}))
-    descriptions = plan.descriptions()
+    yield from _changed_operators(manifest, plan)
+    yield from _caught(_check_edges, manifest, plan, changes.gone)
+
+
+def _changed_operators(manifest: CheckpointManifest, plan: Plan) -> Iterator[Mismatch]:
+    """Yield the operators that are in both and do not continue each other."""
     kept = kept_state(manifest)
-    where = f"checkpoint {manifest.checkpoint_id}"
-    named = {operator_id for operator_id, _ in changes.problems}
-    if gone := sorted(kept - descriptions.keys() - named):
-        problem = _changed(f"{where} has state of {', '.join(gone)}, which the pipeline lacks")
-        yield Mismatch(problem, frozenset(gone))
-    there, beginning = manifest.parallelism.keys(), changes.new_operators
-    if new := sorted(descriptions.keys() - there - beginning - named):
-        problem = _changed(f"the pipeline has {', '.join(new)}, which {where} does not contain")
-        yield Mismatch(problem, frozenset(new))
-    for operator_id, now in descriptions.items():
-        if operator_id not in there:
+    for operator_id, now in plan.descriptions().items():
+        if operator_id not in manifest.parallelism:
             continue
         before = manifest.operators_description[operator_id]
         if operator_id not in kept:
             before, now = _inputs(before), _inputs(now)  # noqa: PLW2901 - the rest may differ
-        if fingerprint_of(before) != fingerprint_of(now):
-            differs = difference(before, now)
+        is_same = fingerprint_of(before) == fingerprint_of(now)
+        if not is_same and not only_aggregates_differ(before, now):
+            where, differs = f"checkpoint {manifest.checkpoint_id}", difference(before, now)
             problem = _changed(f"{operator_id} is not what it was in {where}: {differs}")
             yield Mismatch(problem, frozenset({operator_id}))
-    yield from _caught(_check_edges, manifest, plan, changes.gone)
 
 
 def kept_state(manifest: CheckpointManifest) -> set[str]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from laminar_core.connectors.base import Committer
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.compatibility import mismatches
+from laminar_core.driver.recovery.evolution import evolution
+from laminar_core.driver.recovery.rechaining import rechained
 from laminar_core.driver.recovery.source_changes import source_changes
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import Clock
@@ -135,15 +137,18 @@ class Importer:
         if not is_of_this_job(self._store, found.record.origin):
             self._refuse_other_output(found)
             cut = for_another_job(cut, frozenset(self._moved_sinks(found)))
-        changes = source_changes(cut, self._plan, self._options.accepted)
-        for mismatch in mismatches(cut, self._plan, self._options.parallelism, changes):
+        accepted, workers = self._options.accepted, self._options.parallelism
+        cut = rechained(cut, self._plan)
+        changes = source_changes(cut, self._plan, accepted)
+        evolved = evolution(changes.fitted, self._plan, changes, accepted)
+        for mismatch in mismatches(cut, self._plan, workers, changes, evolved):
             raise mismatch.error
 
     def _moved_sinks(self, found: FoundSavepoint) -> Iterator[str]:
         """Sinks that write elsewhere than where the savepoint's job did: they start anew there."""
         if is_of_this_job(self._store, found.record.origin):
             return
-        before = found.record.cut().fingerprint
+        before = rechained(found.record.cut(), self._plan).fingerprint
         now = self._plan.descriptions()
         for operator_id in self._committers:
             if before.get(operator_id) != fingerprint_of(now[operator_id]):

@@ -58,10 +58,11 @@ class OperatorReport:
     ``restored``: it continues with its state. ``empty``: it had none. ``unmapped``: it has state
     that the pipeline would not, or must not, continue from. ``new``: the checkpoint does not
     contain it. ``carried``: it went with its source, and later checkpoints contain its state.
+    ``dropped``: the pipeline lacks it, and a person gave up its state.
     """
 
     operator_id: str
-    status: Literal["restored", "empty", "unmapped", "new", "carried"]
+    status: Literal["restored", "empty", "unmapped", "new", "carried", "dropped"]
     row_count: int = 0
     size_bytes: int = 0
     problem: str | None = None
@@ -118,6 +119,8 @@ class RecoveryReport:
     rows_to_replay: int | None = None
     """Rows that the last run had read beyond the checkpoint; None: unknown."""
     operators: tuple[OperatorReport, ...] = ()
+    evolved: tuple[str, ...] = ()
+    """Changes of operators and of columns, each as one line."""
     sources: tuple[SourceReport, ...] = ()
     sinks: tuple[SinkReport, ...] = ()
     redriven_ids: tuple[int, ...] = ()

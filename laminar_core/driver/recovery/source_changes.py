@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from laminar_core.driver.recovery.acceptance import Acceptance, AcceptanceKind
+from laminar_core.driver.recovery.rechaining import vertices_of
 from laminar_core.operators.base import JsonObject
 from laminar_core.plan.plan import INPUTS_KEY, Plan
 from laminar_core.protocol.edges import PartitioningKind
@@ -70,7 +71,7 @@ class _Comparison:
         self._plan = plan
         self._vertex_now = {o: v.vertex_id for v in plan.vertices for o in v.operator_ids()}
         self._feeds_now = _feeds((e.upstream, e.downstream) for e in plan.edges)
-        self._vertex_before = dict(_vertices_before(manifest))
+        self._vertex_before = {o: v for v, of in vertices_of(manifest).items() for o in of}
         self._feeds_before = _feeds((e.upstream, e.downstream) for e in manifest.edges)
         self._kept = {
             entry.operator_id for entry in manifest.subtasks if entry.segments or entry.properties
@@ -282,23 +283,6 @@ def _fed_only_by(feeds: Mapping[str, set[str]], sources: AbstractSet[str]) -> se
     while more := {v for v, fed_by in feeds.items() if fed_by <= found} - found:
         found |= more
     return found
-
-
-def _vertices_before(manifest: CheckpointManifest) -> Iterator[tuple[str, str]]:
-    """Yield each operator that took part in the checkpoint, with its vertex.
-
-    The parts of a checkpoint are in the order of the plan: the members of a vertex follow its first
-    one, whose name it has.
-    """
-    names = {name for edge in manifest.edges for name in (edge.upstream, edge.downstream)}
-    names |= {entry.vertex_id for entry in manifest.alignment}
-    vertex: str | None = None
-    for operator_id in dict.fromkeys(entry.operator_id for entry in manifest.subtasks):
-        if operator_id in manifest.carried:
-            continue
-        vertex = operator_id if operator_id in names else vertex
-        if vertex is not None:
-            yield operator_id, vertex
 
 
 def _into(manifest: CheckpointManifest, vertex_id: str) -> list[EdgeEntry]:

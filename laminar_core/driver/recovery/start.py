@@ -24,7 +24,9 @@ from laminar_core.driver.options import JobOptions
 from laminar_core.driver.publication import JobIdentity, LeftOut
 from laminar_core.driver.recovery.acceptance import Acceptance, unneeded
 from laminar_core.driver.recovery.compatibility import Mismatch, mismatches
+from laminar_core.driver.recovery.evolution import Evolution, evolution
 from laminar_core.driver.recovery.importing import Importer
+from laminar_core.driver.recovery.rechaining import rechained
 from laminar_core.driver.recovery.report import (
     CheckpointReport,
     OperatorReport,
@@ -42,7 +44,7 @@ from laminar_core.driver.recovery.sinks import (
 from laminar_core.driver.recovery.source_changes import SourceChanges, source_changes
 from laminar_core.driver.recovery.sources import ExaminedSources, examine_sources
 from laminar_core.driver.recovery.state_reset import reset
-from laminar_core.driver.recovery.stored_columns import column_mismatches
+from laminar_core.driver.recovery.stored_columns import ComparedColumns, compared_columns
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -93,6 +95,8 @@ class Examined:
     """Output that is not committed, because a person accepted that."""
     changes: SourceChanges | None = None
     """The sources that came and went; None on a fresh start."""
+    fitted: CheckpointManifest | None = None
+    """The checkpoint as the pipeline of today reads it; None on a fresh start."""
 
     @property
     def base_id(self) -> CheckpointId | None:
@@ -188,7 +192,7 @@ class RecoveryManager:
         if first and self._options.reset_state:
             choice, left = reset(choice, self._plan, self._options.reset_state)
             request = replace(request, allow_fresh=True)
-        manifest = choice.manifest
+        manifest = None if choice.manifest is None else rechained(choice.manifest, self._plan)
         job, workers = self._options.job, self._options.parallelism
         rejected = choice.decision.rejected
         if isinstance(choice.decision, Refuse):
@@ -196,15 +200,17 @@ class RecoveryManager:
             report = RecoveryReport(job, workers, rejected=rejected, problems=(problem,))
             return Examined(choice, {}, {}, report)
         problems: list[LaminarError] = []
-        accepted = self._options.accepted if first else ()
+        accepted = self._accepted(manifest, first=first)
         changes, sources = self._sources(manifest, accepted)
-        operators = self._operators(manifest, changes, problems)
-        sinks = self._sinks(choice, request, accepted)
+        operators = self._operators(manifest, changes, accepted)
+        problems += operators.problems
+        sinks = self._sinks(choice, request, accepted if first else ())
         problems += sources.problems
         problems += [problem for sink in sinks for problem in sink.problems]
         dropped = () if changes is None else changes.used
-        used = [*dropped, *sources.used, *(a for sink in sinks for a in sink.used)]
-        if needless := unneeded(accepted, used):
+        used = [*dropped, *operators.used, *sources.used, *(a for s in sinks for a in s.used)]
+        self._keep_accepting(manifest, [*dropped, *operators.used, *sources.used])
+        if first and (needless := unneeded(accepted, used)):
             problems.append(needless)
         checkpoint = None
         if manifest is not None:
@@ -216,7 +222,8 @@ class RecoveryManager:
             rows_to_replay=rows_to_replay(
                 self._last_progress(), tuple(_took_part(sources.reports, manifest))
             ),
-            operators=operators,
+            operators=operators.reports,
+            evolved=operators.lines,
             sources=tuple(sources.reports),
             sinks=tuple(sink.report for sink in sinks),
             redriven_ids=tuple(m.checkpoint_id for m in choice.redrive),
@@ -225,47 +232,64 @@ class RecoveryManager:
             reset=left,
             accepted=(
                 *(() if changes is None else changes.accepted),
+                *operators.accepted,
                 *sources.accepted,
                 *(line for sink in sinks for line in sink.accepted),
             ),
             problems=tuple(problems),
         )
         left_out = LeftOut({sink.report.operator_id: sink.left_out for sink in sinks})
-        return Examined(choice, sources.splits, sources.discovering, report, left_out, changes)
+        return Examined(
+            choice,
+            sources.splits,
+            sources.discovering,
+            report,
+            left_out,
+            changes,
+            operators.fitted,
+        )
 
     def _operators(
         self,
         manifest: CheckpointManifest | None,
         changes: SourceChanges | None,
-        problems: list[LaminarError],
-    ) -> tuple[OperatorReport, ...]:
+        accepted: Sequence[Acceptance],
+    ) -> "_ExaminedOperators":
         if manifest is None or changes is None:
-            return ()
-        found = list(mismatches(manifest, self._plan, self._options.parallelism, changes))
+            return _ExaminedOperators()
+        committed = self._recorded([manifest.checkpoint_id]).keys() - self._committers.keys()
+        evolved = evolution(changes.fitted, self._plan, changes, accepted, committed)
+        workers = self._options.parallelism
+        found = list(mismatches(manifest, self._plan, workers, changes, evolved))
         told = {operator_id for mismatch in found for operator_id in mismatch.operator_ids}
-        found += [
-            mismatch
-            for mismatch in column_mismatches(changes.fitted, self._plan, self._store)
-            if not mismatch.operator_ids & told
-        ]
-        problems.extend(mismatch.error for mismatch in found)
-        return tuple(_operator_reports(manifest, self._plan, found, changes.carried))
+        columns = compared_columns(evolved.fitted, self._plan, self._store, accepted)
+        found += [mismatch for mismatch in columns.found if not mismatch.operator_ids & told]
+        reports = _operator_reports(manifest, self._plan, found, changes.carried, evolved.dropped)
+        return _ExaminedOperators.of(evolved, columns, found, tuple(reports))
 
-    def _sources(
-        self, manifest: CheckpointManifest | None, accepted: Sequence[Acceptance]
-    ) -> tuple[SourceChanges | None, ExaminedSources]:
-        """Look at every source; no changes on a fresh start.
+    def _accepted(
+        self, manifest: CheckpointManifest | None, *, first: bool
+    ) -> Sequence[Acceptance]:
+        """Return what a person has accepted for this generation.
 
         A gap that was accepted is there again if the job fails before its next checkpoint: the same
         start goes on, so it stays accepted as long as the same checkpoint is restored.
         """
+        goes_on = manifest is not None and manifest.checkpoint_id == self._mended_id
+        return self._options.accepted if first or goes_on else ()
+
+    def _keep_accepting(
+        self, manifest: CheckpointManifest | None, used: Sequence[Acceptance]
+    ) -> None:
         restored_id = None if manifest is None else manifest.checkpoint_id
-        if not accepted and restored_id is not None and restored_id == self._mended_id:
-            accepted = self._options.accepted
+        self._mended_id = restored_id if used else None
+
+    def _sources(
+        self, manifest: CheckpointManifest | None, accepted: Sequence[Acceptance]
+    ) -> tuple[SourceChanges | None, ExaminedSources]:
+        """Look at every source; no changes on a fresh start."""
         changes = None if manifest is None else source_changes(manifest, self._plan, accepted)
         examined = examine_sources(self._plan, self._store, manifest, accepted, changes)
-        dropped = () if changes is None else changes.used
-        self._mended_id = restored_id if examined.used or dropped else None
         return changes, examined
 
     def _sinks(
@@ -349,6 +373,7 @@ class RecoveryManager:
                 "reset": "; ".join(report.reset.lines()) if report.reset else None,
                 **self._bad_row_rules(),
                 **({"accepted": list(report.accepted)} if report.accepted else {}),
+                **({"evolved": list(report.evolved)} if report.evolved else {}),
                 **({} if examined.changes is None else examined.changes.facts()),
             },
         )
@@ -398,10 +423,9 @@ class RecoveryManager:
         totals = [rows_total(table) for table in examined.splits.values()]
         if not all(d.found.complete for d in examined.discovering.values()):
             totals.append(None)  # Nobody knows how much is still to be found.
-        changes = examined.changes
         start = Start(
             identity=JobIdentity(options.job, generation, self._plan, options.parallelism, carried),
-            restored=None if changes is None else changes.fitted,
+            restored=examined.fitted,
             splits=examined.splits,
             discovering=examined.discovering,
             rows_total=None if None in totals else sum(t for t in totals if t is not None),
@@ -420,6 +444,35 @@ class RecoveryManager:
             )
         )
         return start
+
+
+@dataclass(frozen=True, slots=True)
+class _ExaminedOperators:
+    """All operators, compared with the checkpoint."""
+
+    reports: tuple[OperatorReport, ...] = ()
+    problems: tuple[LaminarError, ...] = ()
+    fitted: CheckpointManifest | None = None
+    lines: tuple[str, ...] = ()
+    used: tuple[Acceptance, ...] = ()
+    accepted: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        evolved: Evolution,
+        columns: ComparedColumns,
+        found: Sequence[Mismatch],
+        reports: tuple[OperatorReport, ...],
+    ) -> "_ExaminedOperators":
+        return cls(
+            reports,
+            tuple(mismatch.error for mismatch in found),
+            evolved.fitted,
+            (*evolved.lines, *columns.lines),
+            (*evolved.used, *columns.used),
+            (*evolved.accepted, *columns.accepted),
+        )
 
 
 def _workers_before(restored: CheckpointManifest | None, workers: int) -> int | None:
@@ -445,6 +498,7 @@ def _operator_reports(
     plan: Plan,
     found: Iterable[Mismatch],
     carried: Container[str],
+    dropped: Container[str],
 ) -> Iterator[OperatorReport]:
     """Yield reports on the pipeline's operators, then on those only in the checkpoint."""
     problems = {operator_id: str(m.error) for m in found for operator_id in m.operator_ids}
@@ -459,6 +513,8 @@ def _operator_reports(
             status = "unmapped"
         elif operator_id in carried:
             status = "carried"
+        elif operator_id in dropped:
+            status = "dropped"
         else:
             status = "restored" if kept else "empty"
         yield OperatorReport(

@@ -2,31 +2,103 @@
 
 Descriptions define operators, not the types of their columns. These follow from the input, and
 change with a stateless function upstream. So one file of each table of an operator, and of each
-edge, is read before anything is changed. Source: PROTOCOL sections 10 and 11.
+edge, is read before anything is changed. Which differences fit, ``state.evolving`` decides.
+Source: PROTOCOL sections 10 and 11.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
+from laminar_core.driver.recovery.acceptance import Acceptance, AcceptanceKind, find_acceptance
 from laminar_core.driver.recovery.compatibility import Mismatch
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import StatefulSpec
+from laminar_core.plan.evolving import rules_of_edge, rules_of_state
 from laminar_core.plan.plan import Plan
-from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest import CheckpointManifest, EdgeRef
 from laminar_core.records.segment import SegmentRef
+from laminar_core.state.evolving import Allowed, ColumnChanges, compare_columns
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 
-def column_mismatches(
-    manifest: CheckpointManifest, plan: Plan, store: CheckpointStore
-) -> Iterator[Mismatch]:
-    """Yield state and in-flight rows with other columns than now.
+@dataclass(frozen=True, slots=True)
+class ReadDifferently:
+    """Rows that are read with other columns than they were written with."""
+
+    operator_id: str
+    """The operator whose state they are, or that they are on their way to."""
+    what: str
+    changes: ColumnChanges
+
+    def lines(self) -> Iterator[str]:
+        """Yield one text per kind of change."""
+        return (f"{self.what}: {line}" for line in self.changes.lines())
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedColumns:
+    """All that differs, decided."""
+
+    found: tuple[Mismatch, ...] = ()
+    lines: tuple[str, ...] = ()
+    used: tuple[Acceptance, ...] = ()
+    accepted: tuple[str, ...] = ()
+
+
+def compared_columns(
+    manifest: CheckpointManifest,
+    plan: Plan,
+    store: CheckpointStore,
+    accepted: Collection[Acceptance] = (),
+) -> ComparedColumns:
+    """Compare the columns of state and of in-flight rows with the pipeline's.
 
     Raises:
         CorruptCheckpointError: a file has changed since the checkpoint was verified.
         StorageUnavailable: the store did not answer.
     """
+    found: list[Mismatch] = []
+    lines: list[str] = []
+    used: dict[Acceptance, list[str]] = {}
+    for one in (*_state(manifest, plan, store), *_in_flight(manifest, plan, store)):
+        if isinstance(one, Mismatch):
+            found.append(one)
+            continue
+        lines += one.lines()
+        for kind, columns in _needed(one.changes):
+            by = find_acceptance(accepted, kind, one.operator_id)
+            if by is None:
+                found.append(_not_accepted(one, kind, columns))
+            else:
+                used.setdefault(by, []).append(f"{one.what}: {', '.join(columns)}")
+    said = tuple(f"{by}: {'; '.join(what)}" for by, what in used.items())
+    return ComparedColumns(tuple(found), tuple(lines), tuple(used), said)
+
+
+def column_mismatches(
+    manifest: CheckpointManifest, plan: Plan, store: CheckpointStore
+) -> Iterator[Mismatch]:
+    """Yield state and in-flight rows with other columns than now, which do not fit.
+
+    Raises:
+        As ``compared_columns`` does.
+    """
+    yield from compared_columns(manifest, plan, store).found
+
+
+def _needed(changes: ColumnChanges) -> Iterator[tuple[AcceptanceKind, tuple[str, ...]]]:
+    """Yield what a person has to accept: state that begins late, or that is given up."""
+    if changes.began:
+        yield AcceptanceKind.STATE_SINCE, changes.began
+    if changes.dropped:
+        yield AcceptanceKind.STATE_DROP, changes.dropped
+
+
+def _state(
+    manifest: CheckpointManifest, plan: Plan, store: CheckpointStore
+) -> Iterator[Mismatch | ReadDifferently]:
     wanted = dict(_state_tables(plan))
     where = f"in checkpoint {manifest.checkpoint_id}"
     for (operator_id, table), segment in _one_of_each_table(manifest):
@@ -36,10 +108,20 @@ def column_mismatches(
         if table not in wanted[operator_id]:
             yield Mismatch(_unknown(f"{what} {where}"), frozenset({operator_id}))
             continue
-        found = store.parts.read_state(segment).schema
-        if differs := _difference(found, wanted[operator_id][table]):
-            yield Mismatch(_changed(f"{what} {where}", differs), frozenset({operator_id}))
-    yield from _in_flight(manifest, plan, store)
+        now, rules = wanted[operator_id][table]
+        yield _judged(
+            operator_id, f"{what} {where}", store.parts.read_state(segment).schema, now, rules
+        )
+
+
+def _judged(
+    operator_id: str, what: str, before: pa.Schema, now: pa.Schema, rules: Allowed
+) -> Mismatch | ReadDifferently:
+    changes = compare_columns(before, now, rules)
+    if changes.problems:
+        problem = _changed(what, "; ".join(changes.problems))
+        return Mismatch(problem, frozenset({operator_id}))
+    return ReadDifferently(operator_id, what, changes)
 
 
 def _one_of_each_table(
@@ -52,39 +134,46 @@ def _one_of_each_table(
     yield from found.items()
 
 
-def _state_tables(plan: Plan) -> Iterator[tuple[str, Mapping[str, pa.Schema]]]:
+def _state_tables(plan: Plan) -> Iterator[tuple[str, Mapping[str, tuple[pa.Schema, Allowed]]]]:
     for vertex in plan.vertices:
         for spec, inputs in vertex.operators_with_inputs():
             if isinstance(spec, StatefulSpec):
-                yield spec.operator_id, spec.state_tables(*inputs)
+                tables = spec.state_tables(*inputs)
+                rules = rules_of_state(spec, *inputs)
+                yield spec.operator_id, {n: (s, rules(n)) for n, s in tables.items()}
 
 
 def _in_flight(
     manifest: CheckpointManifest, plan: Plan, store: CheckpointStore
-) -> Iterator[Mismatch]:
+) -> Iterator[Mismatch | ReadDifferently]:
     edges = {(e.upstream, e.downstream, plan.input_index(e)): e for e in plan.edges}
+    rows: dict[EdgeRef, int] = {}
+    for entry in manifest.inflight_data:
+        rows[entry.edge] = rows.get(entry.edge, 0) + entry.row_count
     for entry in manifest.inflight_data:
         key = entry.edge.upstream, entry.edge.downstream, entry.edge.input_index
         edge = edges.pop(key, None)  # One that is gone is told of already.
         if edge is None:
             continue
-        try:
-            store.parts.read_inflight(entry, edge.schema)
-        except IncompatibleStateError as error:
-            yield Mismatch(error)
+        before = store.parts.read_inflight_schema(entry)
+        what = f"{rows[entry.edge]:,} rows in flight from {edge.upstream} to {edge.downstream}"
+        where = f"{what} in checkpoint {manifest.checkpoint_id}"
+        yield _judged(edge.downstream, where, before, edge.schema, rules_of_edge(plan, edge))
 
 
-def _difference(found: pa.Schema, wanted: pa.Schema) -> str:
-    if found.equals(wanted):
-        return ""
-    before, now = _typed(found), _typed(wanted)
-    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    said = (f"{n} was {before.get(n, 'absent')}, is {now.get(n, 'absent')}" for n in names)
-    return "; ".join(said) or "in another order"
-
-
-def _typed(schema: pa.Schema) -> dict[str, str]:
-    return {field.name: str(field.type) for field in schema}
+def _not_accepted(one: ReadDifferently, kind: AcceptanceKind, columns: tuple[str, ...]) -> Mismatch:
+    names = ", ".join(columns)
+    if kind is AcceptanceKind.STATE_SINCE:
+        problem = f"{one.what} lacks {names}: what was before the checkpoint would not be in it"
+    else:
+        problem = f"{one.what} has {names}, which nothing needs any more and would be dropped"
+    accept = f"accept that with --accept {kind}:{one.operator_id} and a --reason"
+    return Mismatch(
+        IncompatibleStateError(
+            ErrorCode.OPERATORS_CHANGED, f"{problem}; run the pipeline as it was, or {accept}"
+        ),
+        frozenset({one.operator_id}),
+    )
 
 
 def _unknown(what: str) -> IncompatibleStateError:

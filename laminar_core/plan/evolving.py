@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from laminar_core.operators.base import StatefulSpec
+from laminar_core.operators.base import JsonObject, StatefulSpec
 from laminar_core.plan.plan import Edge, Plan
 from laminar_core.state.evolving import NOTHING_BUT_WIDER, Allowed
 from laminar_core.state.named_tables import TABLES, layout_of
@@ -30,6 +30,11 @@ class Accumulating(Protocol):
         ...
 
 
+@runtime_checkable
+class _Described(Protocol):
+    def describe(self) -> JsonObject: ...
+
+
 @dataclass(frozen=True, slots=True)
 class KeptTable:
     """The columns of a table of state, and the first values of those that may be added."""
@@ -45,7 +50,8 @@ def rules_of_state(spec: StatefulSpec, *inputs: pa.Schema) -> Callable[[str], Al
         return lambda _: allowed
     if getattr(spec, "added_columns", None) != "null":
         return lambda _: NOTHING_BUT_WIDER
-    described = spec.describe() if hasattr(spec, "describe") else {}
+    assert isinstance(spec, _Described), f"{spec.operator_id} is no operator"
+    described = spec.describe()
     tables = spec.state_tables(*inputs)
 
     def of_table(name: str) -> Allowed:

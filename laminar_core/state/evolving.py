@@ -71,11 +71,6 @@ def compare_columns(before: pa.Schema, now: pa.Schema, allowed: Allowed) -> Colu
     problems += [_said(n, before, now) for n in added if n not in (*began, *nulls)]
     kept_all = not allowed.drops or bool(allowed.keys & set(dropped))
     problems += [_said(n, before, now) for n in dropped if kept_all]
-    if nulls and dropped and not kept_all:
-        problems.append(
-            f"{', '.join(dropped)} went and {', '.join(nulls)} came, so a column may have another "
-            "name: change one thing at a time"
-        )
     problems += _halves(before, began, allowed.together)
     return ColumnChanges(
         tuple(

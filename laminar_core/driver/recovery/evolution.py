@@ -68,10 +68,11 @@ class _Comparison:
         self._now = plan.descriptions()
         self._where = f"checkpoint {manifest.checkpoint_id}"
         self._vertices = vertices_of(manifest)
+        self._told = {operator_id for operator_id, _ in changes.problems}
 
     def result(self) -> Evolution:
-        new = tuple(sorted(self._now.keys() - self._manifest.parallelism.keys()))
-        begun = tuple(o for o in new if o not in self._changes.new_operators)
+        new = self._now.keys() - self._manifest.parallelism.keys()
+        begun = tuple(sorted(new - self._changes.new_operators - self._told))
         lost = dict(self._lost())
         used = {
             name: by
@@ -98,11 +99,12 @@ class _Comparison:
         for entry in self._manifest.inflight_data:
             vertex = entry.edge.downstream
             flowing[vertex] = flowing.get(vertex, 0) + entry.row_count
-        gone = self._manifest.parallelism.keys() - self._now.keys()
+        gone = self._manifest.parallelism.keys() - self._now.keys() - self._told
         for operator_id in sorted(gone):
             entries = [e for e in self._manifest.subtasks if e.operator_id == operator_id]
             flows = operator_id in flowing and operator_id not in self._changes.gone
-            if flows or any(e.segments or e.properties or e.committables for e in entries):
+            kept = any(e.segments or e.properties for e in entries)
+            if flows or kept or self._is_pending(operator_id):
                 rows = sum(entry.row_count for entry in entries)
                 yield (
                     operator_id,
@@ -130,9 +132,14 @@ class _Comparison:
                 yield name, problem
 
     def _elsewhere(self) -> Iterator[tuple[str, str]]:
-        """Yield operators with state that other rows flow into, though they are what they were."""
+        """Yield operators with state that other rows flow into, though they are what they were.
+
+        A sink may take other rows: what it keeps is only how far it has come.
+        """
+        sinks = {node.operator_id for node in self._plan.sinks()}
         vertex_now = {o: v.vertex_id for v in self._plan.vertices for o in v.operator_ids()}
         kept = {e.operator_id for e in self._manifest.subtasks if e.segments or e.properties}
+        kept -= sinks
         for vertex, members in self._vertices.items():
             for operator_id in members:
                 now = vertex_now.get(operator_id, vertex)

@@ -156,8 +156,8 @@ def _in_flight(
         if edge is None:
             continue
         before = store.parts.read_inflight_schema(entry)
-        what = f"{rows[entry.edge]:,} rows in flight from {edge.upstream} to {edge.downstream}"
-        where = f"{what} in checkpoint {manifest.checkpoint_id}"
+        where = f"in flight from {edge.upstream} to {edge.downstream}"
+        where = f"{rows[entry.edge]:,} rows {where} in checkpoint {manifest.checkpoint_id}"
         yield _judged(edge.downstream, where, before, edge.schema, rules_of_edge(plan, edge))
 
 
@@ -187,6 +187,6 @@ def _unknown(what: str) -> IncompatibleStateError:
 def _changed(what: str, differs: str) -> IncompatibleStateError:
     return IncompatibleStateError(
         ErrorCode.OPERATORS_CHANGED,
-        f"{what} has other columns than the pipeline has now: {differs}; run the pipeline as it "
+        f"the pipeline has other columns now than {what}: {differs}; run the pipeline as it "
         "was, or start a new job under another name",
     )

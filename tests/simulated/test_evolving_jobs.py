@@ -1,0 +1,293 @@
+"""A job whose pipeline changes between runs: what it kept goes on, and the rest begins or is gone.
+
+Drivers are killed in between, and the number of workers changes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.driver.events import CheckpointCompleted
+from laminar_core.driver.recovery.acceptance import parse_acceptance
+from laminar_core.errors import ConfigurationError, IncompatibleStateError
+from laminar_core.operators import agg
+from laminar_core.pipeline import Pipeline, Stream
+from laminar_core.plan.plan import Plan
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.state.splits import rows_read
+from laminar_core.store.state_reading import read_operator
+from laminar_core.testing.jobs import DELAY, Burden, normal, payments, rows_of, windowed
+from laminar_core.testing.ledger import Ledger, LedgerSink
+from laminar_core.testing.memory_source import MemorySource
+from laminar_core.testing.simulation import Simulation
+from laminar_core.testing.world import ProcessKilledError
+
+TABLES = payments(4, 60)
+OFTEN = CoordinatorConfig(interval_ms=40)
+UNALIGNED = CoordinatorConfig(interval_ms=40, alignment_timeout_ms=0)
+
+Build = Callable[[Stream, "Evolving"], None]
+
+
+@dataclass
+class Evolving:
+    """One job. Each run may have another pipeline than the run before."""
+
+    checkpoint: CoordinatorConfig = OFTEN
+    tables: list[pa.Table] = field(default_factory=lambda: list(TABLES))
+    ledgers: dict[str, Ledger] = field(default_factory=dict[str, Ledger])
+    burden: Burden = field(default_factory=Burden)
+
+    def plan(self, build: Build) -> Plan:
+        p = Pipeline("evolving")
+        rows = p.source("in", MemorySource(self.tables), rows_per_second=80)
+        build(rows.watermark("ts", max_delay=DELAY, name="time"), self)
+        return p.plan()
+
+    def sink(self, stream: Stream, name: str) -> None:
+        stream.sink(name, LedgerSink(self.ledgers.setdefault(name, Ledger()), name))
+
+    def begin(self, build: Build, *, workers: int = 2) -> None:
+        """Run until the driver is killed, after its third checkpoint."""
+        self.simulation = Simulation(
+            self.plan(build), parallelism=workers, checkpoint=self.checkpoint, seed=3
+        )
+        self.burden.spend = self.simulation.world.spend
+        self.kill()
+
+    def kill(self) -> None:
+        done = sum(isinstance(e, CheckpointCompleted) for e in self.simulation.events)
+        self.simulation.when(CheckpointCompleted, self.simulation.kill_driver, done + 3)
+        with pytest.raises(ProcessKilledError):
+            self.simulation.run()
+
+    def stop(self, build: Build) -> None:
+        """Run until the job stops with its output committed, after two more checkpoints."""
+        self.change(build)
+        done = sum(isinstance(e, CheckpointCompleted) for e in self.simulation.events)
+        self.simulation.when(CheckpointCompleted, self.simulation.stop, done + 2)
+        assert self.simulation.run().outcome == "stopped"
+
+    def go_on(self, build: Build, *accepted: str, workers: int = 2) -> None:
+        """Run the changed pipeline to its end."""
+        self.change(build, workers=workers)
+        accept = tuple(map(parse_acceptance, accepted))
+        assert self.simulation.run(accepted=accept).outcome == "finished"
+
+    def change(self, build: Build, *, workers: int = 2) -> None:
+        self.simulation.plan = self.plan(build)
+        self.simulation.options = replace(self.simulation.options, parallelism=workers)
+
+    def refused(self, build: Build, *accepted: str) -> str:
+        """Return why the changed pipeline does not start."""
+        self.change(build)
+        with pytest.raises((IncompatibleStateError, ConfigurationError)) as caught:
+            self.simulation.run(accepted=tuple(map(parse_acceptance, accepted)))
+        return str(caught.value)
+
+    def newest(self) -> CheckpointManifest:
+        manifests = self.simulation.store.manifests
+        return manifests.read(manifests.ids()[-1])
+
+    def totals(self, name: str = "out") -> dict[str, dict[str, object]]:
+        """Return the last row of each key."""
+        return {str(row["key"]): dict(row) for row in self.ledgers[name].rows()}
+
+
+def as_before(rows: Stream, job: Evolving) -> None:
+    job.sink(rows.key_by("key").aggregate("totals", agg.sum("value", name="total")), "out")
+
+
+def counted(tables: list[pa.Table] | tuple[pa.Table, ...] = tuple(TABLES)) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows_of(tables):
+        found[str(row["key"])] = found.get(str(row["key"]), 0) + int(str(row["value"]))
+    return found
+
+
+def check_totals(job: Evolving, column: str = "total") -> None:
+    assert {key: row[column] for key, row in job.totals().items()} == counted()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_a_branch_that_is_added_begins_and_all_else_goes_on(workers: int) -> None:
+    """The stream has two readers now, so its chain ends there: other vertices, the same state."""
+
+    def with_copy(rows: Stream, job: Evolving) -> None:
+        as_before(rows, job)
+        job.sink(rows, "copy")
+
+    job = Evolving()
+    job.begin(as_before)
+    read = job.newest()
+    job.go_on(with_copy, workers=workers)
+    check_totals(job)
+    ids = {row["id"] for row in job.ledgers["copy"].rows()}
+    assert ids
+    assert len(job.ledgers["copy"].rows()) == len(ids)
+    positions = read_operator(job.simulation.store.parts, read, "in")
+    assert positions is not None
+    assert len(ids) == sum(table.num_rows for table in TABLES) - rows_read(positions)
+
+
+def test_windows_that_are_added_hear_of_event_time() -> None:
+    def with_windows(rows: Stream, job: Evolving) -> None:
+        as_before(rows, job)
+        job.sink(windowed(rows, "later"), "copy")
+
+    job = Evolving()
+    job.begin(as_before)
+    job.go_on(with_windows)
+    check_totals(job)
+    assert job.ledgers["copy"].rows()
+
+
+def with_windows(rows: Stream, job: Evolving) -> None:
+    as_before(rows, job)
+    job.sink(windowed(rows, "later"), "late")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_branch_is_removed_with_what_it_kept_if_that_is_accepted(workers: int) -> None:
+    job = Evolving(UNALIGNED, burden=Burden(1.0))
+    job.begin(with_windows)
+    assert "has output of late that may not be committed" in job.refused(as_before)
+    job.stop(with_windows)
+    given_up = "has state of later, which the pipeline lacks: give it up with"
+    assert given_up in job.refused(as_before, "state-drop:late")
+    job.go_on(as_before, "state-drop:later", "state-drop:late", workers=workers)
+    check_totals(job)
+    assert "later" not in job.newest().parallelism
+
+
+def test_an_average_of_what_is_kept_is_right_from_the_beginning() -> None:
+    def before(rows: Stream, job: Evolving) -> None:
+        totals = rows.key_by("key").aggregate("totals", agg.sum("value"), agg.count("value"))
+        job.sink(totals, "out")
+
+    def now(rows: Stream, job: Evolving) -> None:
+        totals = rows.key_by("key").aggregate(
+            "totals", agg.avg("value", name="mean"), agg.count(name="rows"), agg.sum("value")
+        )
+        job.sink(totals, "out")
+
+    job = Evolving(UNALIGNED)
+    job.begin(before)
+    job.go_on(now, workers=3)
+    assert {key: row["sum_value"] for key, row in job.totals().items()} == counted()
+    for row in job.totals().values():
+        assert row["mean"] == int(str(row["sum_value"])) / int(str(row["rows"]))
+
+
+def with_most(rows: Stream, job: Evolving) -> None:
+    totals = rows.key_by("key").aggregate(
+        "totals", agg.sum("value", name="total"), agg.count("id", name="ids"), agg.max("id")
+    )
+    job.sink(totals, "out")
+
+
+@pytest.mark.parametrize("checkpoint", [OFTEN, UNALIGNED], ids=["aligned", "unaligned"])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_an_aggregate_that_is_added_counts_from_there_on_if_that_is_accepted(
+    checkpoint: CoordinatorConfig, workers: int
+) -> None:
+    job = Evolving(checkpoint, burden=Burden(1.0))
+    job.begin(as_before)
+    refused = job.refused(with_most)
+    assert "lacks count(id), max(id): what was before the checkpoint would not be in it" in refused
+    job.change(with_most, workers=workers)
+    accept = (parse_acceptance("state-since:totals"),)
+    done = sum(isinstance(e, CheckpointCompleted) for e in job.simulation.events)
+    job.simulation.when(CheckpointCompleted, job.simulation.kill_driver, done + 2)
+    with pytest.raises(ProcessKilledError):
+        job.simulation.run(accepted=accept)
+    assert "nothing needs --accept state-since:totals" in job.refused(with_most, *map(str, accept))
+    job.go_on(with_most, workers=workers)
+    check_totals(job)
+    state = read_operator(job.simulation.store.parts, job.newest(), "totals")
+    assert state is not None
+    counts = state.select(["count(*)", "count(id)"]).to_pylist()
+    assert all(0 < row["count(id)"] < row["count(*)"] for row in counts)
+
+
+def test_an_aggregate_that_is_removed_takes_its_state_with_it_if_that_is_accepted() -> None:
+    job = Evolving()
+    job.begin(with_most)
+    assert "has count(id), max(id), which nothing needs any more" in job.refused(as_before)
+    job.go_on(as_before, "state-drop:totals")
+    check_totals(job)
+
+
+def test_half_of_an_average_cannot_begin_later() -> None:
+    def with_mean(rows: Stream, job: Evolving) -> None:
+        totals = rows.key_by("key").aggregate("totals", agg.sum("value"), agg.avg("value"))
+        job.sink(totals, "out")
+
+    job = Evolving()
+    job.begin(as_before)
+    problem = "count(value) would begin now, and sum(value) began earlier"
+    assert problem in job.refused(with_mean, "state-since:totals")
+
+
+def test_other_keys_are_another_aggregation() -> None:
+    def by_id(rows: Stream, job: Evolving) -> None:
+        job.sink(rows.key_by("id").aggregate("totals", agg.sum("value", name="total")), "out")
+
+    job = Evolving()
+    job.begin(as_before)
+    assert 'keys was ["key"], is ["id"]' in job.refused(by_id, "state-since:totals")
+
+
+def narrow(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.set_column(0, "id", batch.column("id").cast(pa.int32()))
+
+
+def wide(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def keyed_by(function: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Build:
+    def build(rows: Stream, job: Evolving) -> None:
+        totals = rows.map(function, name="width").key_by("id").aggregate("totals", agg.max("id"))
+        job.sink(totals, "out")
+
+    return build
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_keys_and_values_may_become_wider_and_never_narrower(workers: int) -> None:
+    job = Evolving(UNALIGNED, burden=Burden(1.0))
+    job.begin(keyed_by(narrow))
+    job.go_on(keyed_by(wide), workers=workers)
+    rows = [(row["id"], row["max_id"]) for row in job.ledgers["out"].rows()]
+    assert sorted(rows) == sorted((row["id"], row["id"]) for row in rows_of(TABLES))
+    assert "id was int64, is int32" in job.refused(keyed_by(narrow))
+
+
+def with_note(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.append_column("note", pa.array(["new"] * batch.num_rows, pa.string()))
+
+
+def passing(function: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Build:
+    def build(rows: Stream, job: Evolving) -> None:
+        mapped = rows.map(function, name="notes").rebalance()
+        job.sink(mapped.map(job.burden.carry, name="carry"), "out")
+
+    return build
+
+
+def test_rows_in_flight_have_null_in_a_column_that_is_added() -> None:
+    job = Evolving(UNALIGNED, burden=Burden(12.0))
+    job.begin(passing(wide))
+    flowing = job.newest().inflight_rows
+    assert flowing
+    job.burden.row_ms = 0
+    job.go_on(passing(with_note))
+    rows = [dict(row) for row in job.ledgers["out"].rows()]
+    assert sorted({str(row.get("note")) for row in rows}) == ["None", "new"]
+    for row in rows:
+        row.pop("note", None)
+    assert normal(rows) == normal(rows_of(TABLES))

@@ -9,6 +9,7 @@ import click
 from laminar_core.cli.control import ask, command_options
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
+from laminar_core.cli.savepoint_create import create
 from laminar_core.cli.views import print_manifest, print_report, print_table, wall_time
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.host.clock import SystemClock
@@ -41,6 +42,9 @@ def savepoint() -> None:
     A savepoint belongs to you: it needs no other files, can be copied anywhere, and retention does
     not delete it. `laminar run --from-savepoint` starts a job from it.
     """
+
+
+savepoint.add_command(create)
 
 
 @savepoint.command()

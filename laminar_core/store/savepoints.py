@@ -104,7 +104,31 @@ def write_savepoint(
         code_version=f"laminar {__version__}",
         manifest=manifest_as_json(moved),
     )
-    files = {file.path: file.size_bytes for file in moved.files()}
+    _complete(target, record, moved)
+    return record
+
+
+def publish_savepoint(
+    target: ObjectStore,
+    record: SavepointRecord,
+    manifest: CheckpointManifest,
+    files: Mapping[str, bytes],
+) -> None:
+    """Write the files of a savepoint to an empty place, read them back, and then the record.
+
+    Raises:
+        ConfigurationError: something is there already.
+        CorruptCheckpointError: the target does not keep what it gets.
+        StorageUnavailable: it does not answer.
+    """
+    for path, data in files.items():
+        _write_new(target, path, data)
+    _complete(target, record, manifest)
+
+
+def _complete(target: ObjectStore, record: SavepointRecord, manifest: CheckpointManifest) -> None:
+    """Make what was written a savepoint."""
+    files = {file.path: file.size_bytes for file in manifest.files()}
     _require_all(target, files)
     data = record.to_bytes()
     if not create_or_confirm(target, RECORD, data):
@@ -113,7 +137,15 @@ def write_savepoint(
             f"another process made a savepoint in {target.uri} meanwhile: choose another place",
         )
     _require_all(target, {**files, RECORD: len(data)})
-    return record
+
+
+def _write_new(target: ObjectStore, path: str, data: bytes | memoryview) -> None:
+    try:
+        create_and_read_back(target, path, data)
+    except CorruptCheckpointError as error:
+        if error.code is not ErrorCode.OBJECT_EXISTS:
+            raise
+        raise ConfigurationError(ErrorCode.TARGET_NOT_EMPTY, str(error)) from error
 
 
 def _require_all(target: ObjectStore, written: Mapping[str, int]) -> None:
@@ -195,12 +227,7 @@ class _Copier:
             raise CheckpointDeclined(
                 ErrorCode.CANCELLED, "the job ended before the savepoint was copied completely"
             )
-        try:
-            create_and_read_back(self._target, path, data)
-        except CorruptCheckpointError as error:
-            if error.code is not ErrorCode.OBJECT_EXISTS:
-                raise
-            raise ConfigurationError(ErrorCode.TARGET_NOT_EMPTY, str(error)) from error
+        _write_new(self._target, path, data)
 
 
 def _part(name: str, number: int) -> str:

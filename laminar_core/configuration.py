@@ -27,6 +27,7 @@ from pydantic import (
 from laminar_core.codec.arrow import Compression
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.recovery.acceptance import parse_acceptance
+from laminar_core.driver.recovery.renaming import Rename
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.link.transport import TransportKind
@@ -358,8 +359,12 @@ class StartOptions(Options):
     accept: tuple[str, ...] = Field(default=(), strict=False)
     """Accept a loss, a doubt or a repetition that would otherwise prevent this start:
     sink-lost:NAME, sink-doubt:NAME=committed|not, sink-repeat:NAME,
-    source-gap:NAME=earliest|skip-split, source-drop:NAME. Needs --reason, and is recorded in the
-    audit log.
+    source-gap:NAME=earliest|skip-split, source-drop:NAME, state-drop:NAME, state-since:NAME. Needs
+    --reason, and is recorded in the audit log.
+    """
+    rename: tuple[str, ...] = Field(default=(), strict=False)
+    """Continue with the state that an operator or source kept under another name, as OLD=NEW. May
+    stay: it does nothing once a checkpoint has the new name.
     """
 
     @model_validator(mode="after")
@@ -375,9 +380,12 @@ class StartOptions(Options):
                 "reset_state drops all state: leave out restore_id, restore_before and "
                 "from_savepoint, or reset_state"
             )
-        for text in self.accept:
+        for text, parse in (
+            *((text, parse_acceptance) for text in self.accept),
+            *((text, Rename.parse) for text in self.rename),
+        ):
             try:
-                parse_acceptance(text)
+                parse(text)
             except ConfigurationError as error:
                 raise ValueError(str(error)) from error
         if self.claim and self.from_savepoint is None:

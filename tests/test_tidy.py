@@ -169,6 +169,7 @@ GUARDED_READERS = {
     "laminar_core/connectors/parquet_files.py": "footers, in the driver: only the format's checks",
     "laminar_core/connectors/parquet_source.py": "reads in workers: a crash costs one process",
     "laminar_core/connectors/parquet_sink.py": "writes",
+    "laminar_core/cli/savepoint_create.py": "reads what its user gives it, in a command",
     "laminar_core/connectors/parquet_commit.py": "reads what the sink wrote and listed",
     "jobs/loop_data.py": "writes its own input",
     "jobs/payments_data.py": "writes its own input",
@@ -355,6 +356,8 @@ DESCRIBES_INPUTS = {
     "laminar_core/plan/plan.py": "writes the words that the fingerprint is of",
     "laminar_core/driver/recovery/compatibility.py": "compares fingerprints",
     "laminar_core/driver/recovery/source_changes.py": "compares the inputs that stay",
+    "laminar_core/driver/recovery/rechaining.py": "writes the inputs of another chain",
+    "laminar_core/driver/recovery/renaming.py": "writes the inputs with other names",
     "laminar_core/records/manifest_versions.py": "translates manifests that have no edges",
 }
 

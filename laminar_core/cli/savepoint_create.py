@@ -71,28 +71,30 @@ def create(  # noqa: PLR0913 - one parameter per option
     plan = pipeline.plan()
     plan.check()
     writer = SavepointWriter(plan, name, None if base is None else absolute_uri(base))
+    row_count = 0
     for what, rows in _files(states):
         operator_id, _, table = what.partition(".")
         writer.state(operator_id, rows, table)
+        row_count += rows.num_rows
     for source, splits in _files(positions):
         writer.positions(source, splits)
     require_empty(open_object_store(uri))
     now_ms, actor = SystemClock().now_ms, actor_of_environment(reason)
     opened = CheckpointStore.open(store, name)
+    opened.objects.create()  # The job may be new, and its audit log begins here.
     audit = AuditLog(opened.objects, opened.paths, now_ms)
     given = {"savepoint": uri, "base": base, "state": list(states), "positions": list(positions)}
     intended = audit.append(action="create-savepoint", actor=actor, after=given)
     try:
-        record = writer.write(uri, actor, intended.at_ms)
+        writer.write(uri, actor, intended.at_ms)
     except BaseException as error:
         audit.conclude(intended, "failed", reason=str(error))
         raise
     audit.conclude(intended, "done", reason=actor.reason)
-    rows = sum(entry.row_count for entry in record.cut().subtasks)
     if as_json:
-        click.echo(json.dumps({"savepoint": uri, "job": record.origin.job, "row_count": rows}))
+        click.echo(json.dumps({"savepoint": uri, "job": name, "row_count": row_count}))
     else:
-        click.echo(f"{uri} is a savepoint for job {name}, with {rows:,} rows")
+        click.echo(f"{uri} is a savepoint for job {name}, with {row_count:,} rows of state given")
 
 
 def _files(options: tuple[str, ...]) -> Iterator[tuple[str, pa.Table]]:

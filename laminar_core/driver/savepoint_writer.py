@@ -24,7 +24,7 @@ from laminar_core.aggregates.accumulators import with_versions
 from laminar_core.codec.arrow import decode_table, encode_table, sha256_hex
 from laminar_core.codec.key_groups import key_group_range, key_groups_of
 from laminar_core.connectors.base import Found
-from laminar_core.driver.discovery import after, checked
+from laminar_core.driver.discovery import after, checked, entry_of
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.operators.aggregation import WindowAggregate
@@ -213,11 +213,8 @@ class SavepointWriter:
         given = self._positions.get(source)
         if self._cut is None:
             found = self._first_step(node)
-            state = after(found)
             given = found.splits if given is None else given
-            written.discovery[source] = DiscoveryEntry(
-                state=dict(state.state), next_split_id=state.next_split_id, complete=state.complete
-            )
+            written.discovery[source] = entry_of(after(found))
         for index in range(self._workers):
             entry = self._before(source, index)
             kept = self._kept(entry, ("",) if given is not None else ())

@@ -16,6 +16,7 @@ from laminar_core.connectors.formats.bad_rows import SkippedMessage
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.acceptance import Acceptance, parse_acceptance
+from laminar_core.driver.recovery.renaming import Rename
 from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
@@ -129,6 +130,7 @@ def job_options(
         reset_state=run.reset_state,
         skip_bad=tuple(map(SkippedMessage.parse, run.skip_bad)),
         accepted=_accepted(run),
+        renames=tuple(map(Rename.parse, run.rename)),
         restore_id=None if run.restore_id is None else CheckpointId(run.restore_id),
         restore_before_ms=run.restore_before_ms,
         from_savepoint=run.from_savepoint,

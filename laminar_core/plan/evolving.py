@@ -1,4 +1,4 @@
-"""What an operator says about other columns of its state: which ones it can begin to keep.
+"""Rules of each operator for other columns of its state: which ones it can begin to keep.
 
 An operator with state that can take rows with fewer columns than it keeps has a method
 ``first_values``, or the class attribute ``added_columns``. Others get their rows with wider types

@@ -15,7 +15,7 @@ from laminar_core.aggregates.grouping import plain_type
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What may differ in one kind of rows."""
+    """The differences that fit, in one kind of rows."""
 
     first: Mapping[str, pa.Scalar] = field(default_factory=dict[str, pa.Scalar])
     """By column that may be added: its value in rows from before."""

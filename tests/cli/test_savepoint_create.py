@@ -50,7 +50,7 @@ def created(cli, program: Path, rows: Path, *options: object):
 def test_a_savepoint_is_created_and_that_is_audited(cli, program, rows, tmp_path):
     answer = created(cli, program, rows)
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out == f"{tmp_path}/s is a savepoint for job visits, with 4 rows\n"
+    assert answer.out == f"{tmp_path}/s is a savepoint for job visits, with 3 rows of state given\n"
     found = read_savepoint(open_object_store(str(tmp_path / "s")))
     state = read_operator(SavepointFiles(found), found.record.cut(), "totals")
     assert state is not None

@@ -11,6 +11,7 @@ import pytest
 
 from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.driver.recovery.acceptance import parse_acceptance
+from laminar_core.driver.recovery.renaming import Rename
 from laminar_core.errors import ConfigurationError, IncompatibleStateError
 from laminar_core.operators import agg
 from laminar_core.pipeline import Pipeline, Stream
@@ -291,3 +292,32 @@ def test_rows_in_flight_have_null_in_a_column_that_is_added() -> None:
     for row in rows:
         row.pop("note", None)
     assert normal(rows) == normal(rows_of(TABLES))
+
+
+def called(name: str, source: str = "in") -> Callable[[Evolving], Plan]:
+    def plan(job: Evolving) -> Plan:
+        p = Pipeline("evolving")
+        rows = p.source(source, MemorySource(job.tables), rows_per_second=80)
+        rows = rows.watermark("ts", max_delay=DELAY, name="time")
+        job.sink(rows.key_by("key").aggregate(name, agg.sum("value", name="total")), "out")
+        job.sink(rows, "copy")
+        return p.plan()
+
+    return plan
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_operators_and_sources_get_other_names(workers: int) -> None:
+    """The option stays in the command: it does nothing once a checkpoint has the new names."""
+    job = Evolving(UNALIGNED, burden=Burden(1.0))
+    job.simulation = Simulation(called("totals")(job), checkpoint=UNALIGNED, seed=3)
+    job.kill()
+    renames = (Rename("totals", "sums"), Rename("in", "payments"))
+    job.simulation.plan = called("sums", "payments")(job)
+    job.simulation.options = replace(job.simulation.options, parallelism=workers, renames=renames)
+    job.kill()
+    assert {"sums", "sums-combine", "payments"} <= job.newest().parallelism.keys()
+    assert job.newest().carried == {}
+    assert job.simulation.run().outcome == "finished"
+    check_totals(job)
+    assert normal(job.ledgers["copy"].rows()) == normal(rows_of(TABLES))

@@ -21,7 +21,7 @@ _AGGREGATIONS = ("running-aggregate", "window-aggregate")
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """What became of the operators, and the checkpoint without those that are gone."""
+    """The operators that came, went and changed, and the checkpoint without those that are gone."""
 
     fitted: CheckpointManifest
     new: tuple[str, ...] = ()

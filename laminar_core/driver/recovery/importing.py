@@ -11,6 +11,7 @@ from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.compatibility import mismatches
 from laminar_core.driver.recovery.evolution import evolution
 from laminar_core.driver.recovery.rechaining import rechained
+from laminar_core.driver.recovery.renaming import renamed
 from laminar_core.driver.recovery.source_changes import source_changes
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import Clock
@@ -138,7 +139,10 @@ class Importer:
             self._refuse_other_output(found)
             cut = for_another_job(cut, frozenset(self._moved_sinks(found)))
         accepted, workers = self._options.accepted, self._options.parallelism
-        cut = rechained(cut, self._plan)
+        named = renamed(cut, self._plan, self._options.renames)
+        for problem in named.problems:
+            raise ConfigurationError(ErrorCode.INVALID_OPTION, problem)
+        cut = rechained(named.manifest, self._plan)
         changes = source_changes(cut, self._plan, accepted)
         evolved = evolution(changes.fitted, self._plan, changes, accepted)
         for mismatch in mismatches(cut, self._plan, workers, changes, evolved):
@@ -148,7 +152,8 @@ class Importer:
         """Sinks that write elsewhere than where the savepoint's job did: they start anew there."""
         if is_of_this_job(self._store, found.record.origin):
             return
-        before = rechained(found.record.cut(), self._plan).fingerprint
+        named = renamed(found.record.cut(), self._plan, self._options.renames)
+        before = rechained(named.manifest, self._plan).fingerprint
         now = self._plan.descriptions()
         for operator_id in self._committers:
             if before.get(operator_id) != fingerprint_of(now[operator_id]):

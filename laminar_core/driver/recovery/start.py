@@ -24,9 +24,10 @@ from laminar_core.driver.options import JobOptions
 from laminar_core.driver.publication import JobIdentity, LeftOut
 from laminar_core.driver.recovery.acceptance import Acceptance, unneeded
 from laminar_core.driver.recovery.compatibility import Mismatch, mismatches
-from laminar_core.driver.recovery.evolution import Evolution, evolution
+from laminar_core.driver.recovery.evolution import evolution
 from laminar_core.driver.recovery.importing import Importer
 from laminar_core.driver.recovery.rechaining import rechained
+from laminar_core.driver.recovery.renaming import Renamed, renamed
 from laminar_core.driver.recovery.report import (
     CheckpointReport,
     OperatorReport,
@@ -43,8 +44,8 @@ from laminar_core.driver.recovery.sinks import (
 )
 from laminar_core.driver.recovery.source_changes import SourceChanges, source_changes
 from laminar_core.driver.recovery.sources import ExaminedSources, examine_sources
-from laminar_core.driver.recovery.state_reset import reset
-from laminar_core.driver.recovery.stored_columns import ComparedColumns, compared_columns
+from laminar_core.driver.recovery.state_reset import Reset, reset
+from laminar_core.driver.recovery.stored_columns import compared_columns
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -95,8 +96,10 @@ class Examined:
     """Output that is not committed, because a person accepted that."""
     changes: SourceChanges | None = None
     """The sources that came and went; None on a fresh start."""
+    manifest: CheckpointManifest | None = None
+    """The checkpoint with the names and vertices of the pipeline; None on a fresh start."""
     fitted: CheckpointManifest | None = None
-    """The checkpoint as the pipeline of today reads it; None on a fresh start."""
+    """The part of it that the pipeline of today reads; None on a fresh start."""
 
     @property
     def base_id(self) -> CheckpointId | None:
@@ -192,53 +195,29 @@ class RecoveryManager:
         if first and self._options.reset_state:
             choice, left = reset(choice, self._plan, self._options.reset_state)
             request = replace(request, allow_fresh=True)
-        manifest = None if choice.manifest is None else rechained(choice.manifest, self._plan)
-        job, workers = self._options.job, self._options.parallelism
-        rejected = choice.decision.rejected
+        named = self._named(choice.manifest)
+        manifest = None if named is None else rechained(named.manifest, self._plan)
         if isinstance(choice.decision, Refuse):
-            problem = _refusal(job, request, choice.decision)
-            report = RecoveryReport(job, workers, rejected=rejected, problems=(problem,))
+            job, rejected = self._options.job, choice.decision.rejected
+            problems = (_refusal(job, request, choice.decision),)
+            workers = self._options.parallelism
+            report = RecoveryReport(job, workers, rejected=rejected, problems=problems)
             return Examined(choice, {}, {}, report)
-        problems: list[LaminarError] = []
         accepted = self._accepted(manifest, first=first)
         changes, sources = self._sources(manifest, accepted)
-        operators = self._operators(manifest, changes, accepted)
-        problems += operators.problems
-        sinks = self._sinks(choice, request, accepted if first else ())
-        problems += sources.problems
-        problems += [problem for sink in sinks for problem in sink.problems]
-        dropped = () if changes is None else changes.used
-        used = [*dropped, *operators.used, *sources.used, *(a for s in sinks for a in s.used)]
-        self._keep_accepting(manifest, [*dropped, *operators.used, *sources.used])
-        if first and (needless := unneeded(accepted, used)):
-            problems.append(needless)
-        checkpoint = None
-        if manifest is not None:
-            checkpoint = CheckpointReport.of(manifest, self._clock.now_ms())
-        report = RecoveryReport(
-            job=job,
-            workers=workers,
-            checkpoint=checkpoint,
-            rows_to_replay=rows_to_replay(
-                self._last_progress(), tuple(_took_part(sources.reports, manifest))
-            ),
-            operators=operators.reports,
-            evolved=operators.lines,
-            sources=tuple(sources.reports),
-            sinks=tuple(sink.report for sink in sinks),
-            redriven_ids=tuple(m.checkpoint_id for m in choice.redrive),
-            committed_beyond_ids=choice.decision.committed_beyond,
-            rejected=rejected,
-            reset=left,
-            accepted=(
-                *(() if changes is None else changes.accepted),
-                *operators.accepted,
-                *sources.accepted,
-                *(line for sink in sinks for line in sink.accepted),
-            ),
-            problems=tuple(problems),
+        compared = _Compared(
+            manifest,
+            changes,
+            self._operators(named, manifest, changes, accepted),
+            sources,
+            self._sinks(choice, request, accepted if first else ()),
         )
-        left_out = LeftOut({sink.report.operator_id: sink.left_out for sink in sinks})
+        self._keep_accepting(manifest, compared.used_before_a_checkpoint)
+        problems = [*compared.problems]
+        if first and (needless := unneeded(accepted, compared.used)):
+            problems.append(needless)
+        report = self._report(choice, compared, left, problems)
+        left_out = LeftOut({sink.report.operator_id: sink.left_out for sink in compared.sinks})
         return Examined(
             choice,
             sources.splits,
@@ -246,16 +225,54 @@ class RecoveryManager:
             report,
             left_out,
             changes,
-            operators.fitted,
+            manifest,
+            compared.operators.fitted,
         )
+
+    def _report(
+        self,
+        choice: Choice,
+        compared: "_Compared",
+        left: Reset | None,
+        problems: Sequence[LaminarError],
+    ) -> RecoveryReport:
+        manifest, reports = compared.manifest, compared.sources.reports
+        assert not isinstance(choice.decision, Refuse), "nothing was compared"
+        checkpoint = None
+        if manifest is not None:
+            checkpoint = CheckpointReport.of(manifest, self._clock.now_ms())
+        return RecoveryReport(
+            job=self._options.job,
+            workers=self._options.parallelism,
+            checkpoint=checkpoint,
+            rows_to_replay=rows_to_replay(
+                self._last_progress(), tuple(_took_part(reports, manifest))
+            ),
+            operators=compared.operators.reports,
+            evolved=compared.operators.lines,
+            sources=tuple(reports),
+            sinks=tuple(sink.report for sink in compared.sinks),
+            redriven_ids=tuple(m.checkpoint_id for m in choice.redrive),
+            committed_beyond_ids=choice.decision.committed_beyond,
+            rejected=choice.decision.rejected,
+            reset=left,
+            accepted=tuple(compared.accepted()),
+            problems=tuple(problems),
+        )
+
+    def _named(self, manifest: CheckpointManifest | None) -> Renamed | None:
+        if manifest is None:
+            return None
+        return renamed(manifest, self._plan, self._options.renames)
 
     def _operators(
         self,
+        named: Renamed | None,
         manifest: CheckpointManifest | None,
         changes: SourceChanges | None,
         accepted: Sequence[Acceptance],
     ) -> "_ExaminedOperators":
-        if manifest is None or changes is None:
+        if named is None or manifest is None or changes is None:
             return _ExaminedOperators()
         committed = self._recorded([manifest.checkpoint_id]).keys() - self._committers.keys()
         evolved = evolution(changes.fitted, self._plan, changes, accepted, committed)
@@ -265,7 +282,17 @@ class RecoveryManager:
         columns = compared_columns(evolved.fitted, self._plan, self._store, accepted)
         found += [mismatch for mismatch in columns.found if not mismatch.operator_ids & told]
         reports = _operator_reports(manifest, self._plan, found, changes.carried, evolved.dropped)
-        return _ExaminedOperators.of(evolved, columns, found, tuple(reports))
+        return _ExaminedOperators(
+            tuple(reports),
+            (
+                *(ConfigurationError(ErrorCode.INVALID_OPTION, said) for said in named.problems),
+                *(mismatch.error for mismatch in found),
+            ),
+            evolved.fitted,
+            (*named.lines, *evolved.lines, *columns.lines),
+            (*evolved.used, *columns.used),
+            (*evolved.accepted, *columns.accepted),
+        )
 
     def _accepted(
         self, manifest: CheckpointManifest | None, *, first: bool
@@ -411,7 +438,7 @@ class RecoveryManager:
 
     def _carried(self, examined: Examined) -> Carried | None:
         """Read what goes into every checkpoint although the pipeline lacks it."""
-        manifest, changes = examined.choice.manifest, examined.changes
+        manifest, changes = examined.manifest, examined.changes
         if manifest is None or changes is None or not changes.carried:
             return None
         return Carried.read(self._store, manifest, changes.carried)
@@ -457,22 +484,43 @@ class _ExaminedOperators:
     used: tuple[Acceptance, ...] = ()
     accepted: tuple[str, ...] = ()
 
-    @classmethod
-    def of(
-        cls,
-        evolved: Evolution,
-        columns: ComparedColumns,
-        found: Sequence[Mismatch],
-        reports: tuple[OperatorReport, ...],
-    ) -> "_ExaminedOperators":
-        return cls(
-            reports,
-            tuple(mismatch.error for mismatch in found),
-            evolved.fitted,
-            (*evolved.lines, *columns.lines),
-            (*evolved.used, *columns.used),
-            (*evolved.accepted, *columns.accepted),
-        )
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Everything that was compared with the checkpoint."""
+
+    manifest: CheckpointManifest | None
+    changes: SourceChanges | None
+    operators: _ExaminedOperators
+    sources: ExaminedSources
+    sinks: Sequence[SinkVerdict]
+
+    @property
+    def problems(self) -> Iterator[LaminarError]:
+        """Yield all problems, in the order of PROTOCOL section 11."""
+        yield from self.operators.problems
+        yield from self.sources.problems
+        for sink in self.sinks:
+            yield from sink.problems
+
+    @property
+    def used_before_a_checkpoint(self) -> list[Acceptance]:
+        """Return the acceptances that are needed again until a checkpoint has completed."""
+        dropped = () if self.changes is None else self.changes.used
+        return [*dropped, *self.operators.used, *self.sources.used]
+
+    @property
+    def used(self) -> list[Acceptance]:
+        """Return the acceptances that are needed."""
+        return [*self.used_before_a_checkpoint, *(a for sink in self.sinks for a in sink.used)]
+
+    def accepted(self) -> Iterator[str]:
+        """Yield one line for each."""
+        yield from () if self.changes is None else self.changes.accepted
+        yield from self.operators.accepted
+        yield from self.sources.accepted
+        for sink in self.sinks:
+            yield from sink.accepted
 
 
 def _workers_before(restored: CheckpointManifest | None, workers: int) -> int | None:

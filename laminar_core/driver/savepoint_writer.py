@@ -58,6 +58,7 @@ from laminar_core.store.savepoints import (
     read_savepoint,
     require_empty,
 )
+from laminar_core.store.state_reading import SavepointFiles, read_operator
 from laminar_core.worker.outputs import edge_entry
 
 _FIRST = Generation(1)
@@ -112,6 +113,19 @@ class SavepointWriter:
             known = ", ".join(name or "(without a name)" for name in tables)
             raise _invalid(f"{operator_id} has no table {table!r} of state; it has: {known}")
         return pa.schema([f for f in tables[table] if f.name != KEY_GROUP])
+
+    def rows(self, operator_id: str, table: str = "") -> pa.Table:
+        """Return the rows that the base has of one table of state, one per key.
+
+        Raises:
+            ConfigurationError: there is no such table (INVALID_OPTION).
+            CorruptCheckpointError: the base is damaged.
+        """
+        wanted = self.columns(operator_id, table)
+        if self._base is None or self._cut is None:
+            return wanted.empty_table()
+        found = read_operator(SavepointFiles(self._base), self._cut, operator_id, table)
+        return wanted.empty_table() if found is None else found.select(wanted.names)
 
     def state(self, operator_id: str, rows: pa.Table, table: str = "") -> None:
         """Give all rows of one table of an operator's state; ``key_group`` is computed.

@@ -3,6 +3,7 @@
 from laminar_core.configuration import MetricsOptions, StateConfig
 from laminar_core.driver.options import JobResult
 from laminar_core.driver.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
+from laminar_core.driver.savepoint_writer import SavepointWriter
 from laminar_core.pipeline.builder import LettersTo, Pipeline, Stream
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.job import StreamingJob
@@ -27,6 +28,7 @@ __all__ = [
     "Retention",
     "RetentionConfig",
     "RunConfig",
+    "SavepointWriter",
     "SessionStream",
     "StateConfig",
     "Stream",

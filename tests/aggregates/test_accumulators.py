@@ -22,6 +22,7 @@ from laminar_core.aggregates.accumulators import (
     accumulator_type,
     accumulators_of,
     finish,
+    first_value,
     merge,
     merge_in_order,
     require_known_versions,
@@ -365,3 +366,26 @@ def test_merging_in_order_keeps_the_order_of_keys() -> None:
         assert merged.column_names == ["k", "count(*)"]
         assert merged.column("k").to_pylist() == list(dict.fromkeys(keys))
         assert sum(merged.column("count(*)").to_pylist()) == len(keys)
+
+
+FIRST_OF = [
+    agg.count(), agg.count("v"), agg.sum("v"), agg.min("v"), agg.max("v"), agg.var_pop("v"),
+    agg.first("v", by="t"), agg.last("v", by="t"), agg.count_distinct("v"),
+    agg.approx_count_distinct("v"), agg.percentile("v", 0.5), agg.approx_percentile("v", 0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("aggregate", FIRST_OF, ids=lambda a: a.name)
+def test_the_first_value_changes_nothing_that_it_is_merged_with(aggregate) -> None:
+    """So state can begin to keep an accumulator: its rows have the first value."""
+    rows = pa.table({"k": [1, 1, 1], "v": [3.5, 1.0, None], "t": [1, 2, 3]})
+    needs = aggregate.accumulators
+    state = accumulate({"k": rows.column("k")}, rows, needs)
+    columns = {"k": pa.array([1])}
+    for one in needs:
+        value = first_value(one, state.schema.field(one.name).type)
+        assert value is not None
+        columns[one.name] = pa.array([value.as_py()], value.type)
+    first = pa.table(columns).select(state.schema.names)
+    for tables in ([first, state], [state, first]):
+        assert merge(pa.concat_tables(tables), ["k"], needs).to_pylist() == state.to_pylist()

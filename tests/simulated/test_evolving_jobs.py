@@ -41,6 +41,7 @@ class Evolving:
     tables: list[pa.Table] = field(default_factory=lambda: list(TABLES))
     ledgers: dict[str, Ledger] = field(default_factory=dict[str, Ledger])
     burden: Burden = field(default_factory=Burden)
+    """Unaligned checkpoints have rows in flight if the operator before the sink is slow."""
 
     def plan(self, build: Build) -> Plan:
         p = Pipeline("evolving")
@@ -51,13 +52,21 @@ class Evolving:
     def sink(self, stream: Stream, name: str) -> None:
         stream.sink(name, LedgerSink(self.ledgers.setdefault(name, Ledger()), name))
 
+    def slow(self, stream: Stream) -> None:
+        """End the stream in the sink, behind the slow operator."""
+        self.sink(stream.map(self.burden.carry, name="carry"), "out")
+
     def begin(self, build: Build, *, workers: int = 2) -> None:
         """Run until the driver is killed, after its third checkpoint."""
         self.simulation = Simulation(
             self.plan(build), parallelism=workers, checkpoint=self.checkpoint, seed=3
         )
         self.burden.spend = self.simulation.world.spend
+        is_unaligned = self.checkpoint is UNALIGNED
+        self.burden.row_ms = 80 if is_unaligned else 0
         self.kill()
+        assert bool(self.newest().inflight_rows) is is_unaligned
+        self.burden.row_ms = 0
 
     def kill(self) -> None:
         done = sum(isinstance(e, CheckpointCompleted) for e in self.simulation.events)
@@ -99,7 +108,7 @@ class Evolving:
 
 
 def as_before(rows: Stream, job: Evolving) -> None:
-    job.sink(rows.key_by("key").aggregate("totals", agg.sum("value", name="total")), "out")
+    job.slow(rows.key_by("key").aggregate("totals", agg.sum("value", name="total")))
 
 
 def counted(tables: list[pa.Table] | tuple[pa.Table, ...] = tuple(TABLES)) -> dict[str, int]:
@@ -113,15 +122,18 @@ def check_totals(job: Evolving, column: str = "total") -> None:
     assert {key: row[column] for key, row in job.totals().items()} == counted()
 
 
+@pytest.mark.parametrize("checkpoint", [OFTEN, UNALIGNED], ids=["aligned", "unaligned"])
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_a_branch_that_is_added_begins_and_all_else_goes_on(workers: int) -> None:
+def test_a_branch_that_is_added_begins_and_all_else_goes_on(
+    checkpoint: CoordinatorConfig, workers: int
+) -> None:
     """The stream has two readers now, so its chain ends there: other vertices, the same state."""
 
     def with_copy(rows: Stream, job: Evolving) -> None:
         as_before(rows, job)
         job.sink(rows, "copy")
 
-    job = Evolving()
+    job = Evolving(checkpoint)
     job.begin(as_before)
     read = job.newest()
     job.go_on(with_copy, workers=workers)
@@ -153,7 +165,7 @@ def with_windows(rows: Stream, job: Evolving) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_branch_is_removed_with_what_it_kept_if_that_is_accepted(workers: int) -> None:
-    job = Evolving(UNALIGNED, burden=Burden(1.0))
+    job = Evolving(UNALIGNED)
     job.begin(with_windows)
     assert "has output of late that may not be committed" in job.refused(as_before)
     job.stop(with_windows)
@@ -167,13 +179,13 @@ def test_a_branch_is_removed_with_what_it_kept_if_that_is_accepted(workers: int)
 def test_an_average_of_what_is_kept_is_right_from_the_beginning() -> None:
     def before(rows: Stream, job: Evolving) -> None:
         totals = rows.key_by("key").aggregate("totals", agg.sum("value"), agg.count("value"))
-        job.sink(totals, "out")
+        job.slow(totals)
 
     def now(rows: Stream, job: Evolving) -> None:
         totals = rows.key_by("key").aggregate(
             "totals", agg.avg("value", name="mean"), agg.count(name="rows"), agg.sum("value")
         )
-        job.sink(totals, "out")
+        job.slow(totals)
 
     job = Evolving(UNALIGNED)
     job.begin(before)
@@ -187,7 +199,7 @@ def with_most(rows: Stream, job: Evolving) -> None:
     totals = rows.key_by("key").aggregate(
         "totals", agg.sum("value", name="total"), agg.count("id", name="ids"), agg.max("id")
     )
-    job.sink(totals, "out")
+    job.slow(totals)
 
 
 @pytest.mark.parametrize("checkpoint", [OFTEN, UNALIGNED], ids=["aligned", "unaligned"])
@@ -195,7 +207,7 @@ def with_most(rows: Stream, job: Evolving) -> None:
 def test_an_aggregate_that_is_added_counts_from_there_on_if_that_is_accepted(
     checkpoint: CoordinatorConfig, workers: int
 ) -> None:
-    job = Evolving(checkpoint, burden=Burden(1.0))
+    job = Evolving(checkpoint)
     job.begin(as_before)
     refused = job.refused(with_most)
     assert "lacks count(id), max(id): what was before the checkpoint would not be in it" in refused
@@ -253,14 +265,14 @@ def wide(batch: pa.RecordBatch) -> pa.RecordBatch:
 def keyed_by(function: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Build:
     def build(rows: Stream, job: Evolving) -> None:
         totals = rows.map(function, name="width").key_by("id").aggregate("totals", agg.max("id"))
-        job.sink(totals, "out")
+        job.slow(totals)
 
     return build
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_keys_and_values_may_become_wider_and_never_narrower(workers: int) -> None:
-    job = Evolving(UNALIGNED, burden=Burden(1.0))
+    job = Evolving(UNALIGNED)
     job.begin(keyed_by(narrow))
     job.go_on(keyed_by(wide), workers=workers)
     rows = [(row["id"], row["max_id"]) for row in job.ledgers["out"].rows()]
@@ -275,17 +287,14 @@ def with_note(batch: pa.RecordBatch) -> pa.RecordBatch:
 def passing(function: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Build:
     def build(rows: Stream, job: Evolving) -> None:
         mapped = rows.map(function, name="notes").rebalance()
-        job.sink(mapped.map(job.burden.carry, name="carry"), "out")
+        job.slow(mapped)
 
     return build
 
 
 def test_rows_in_flight_have_null_in_a_column_that_is_added() -> None:
-    job = Evolving(UNALIGNED, burden=Burden(12.0))
+    job = Evolving(UNALIGNED)
     job.begin(passing(wide))
-    flowing = job.newest().inflight_rows
-    assert flowing
-    job.burden.row_ms = 0
     job.go_on(passing(with_note))
     rows = [dict(row) for row in job.ledgers["out"].rows()]
     assert sorted({str(row.get("note")) for row in rows}) == ["None", "new"]
@@ -299,7 +308,7 @@ def called(name: str, source: str = "in") -> Callable[[Evolving], Plan]:
         p = Pipeline("evolving")
         rows = p.source(source, MemorySource(job.tables), rows_per_second=80)
         rows = rows.watermark("ts", max_delay=DELAY, name="time")
-        job.sink(rows.key_by("key").aggregate(name, agg.sum("value", name="total")), "out")
+        job.slow(rows.key_by("key").aggregate(name, agg.sum("value", name="total")))
         job.sink(rows, "copy")
         return p.plan()
 
@@ -309,7 +318,7 @@ def called(name: str, source: str = "in") -> Callable[[Evolving], Plan]:
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_operators_and_sources_get_other_names(workers: int) -> None:
     """The option stays in the command: it does nothing once a checkpoint has the new names."""
-    job = Evolving(UNALIGNED, burden=Burden(1.0))
+    job = Evolving(UNALIGNED)
     job.simulation = Simulation(called("totals")(job), checkpoint=UNALIGNED, seed=3)
     job.kill()
     renames = (Rename("totals", "sums"), Rename("in", "payments"))

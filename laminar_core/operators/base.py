@@ -11,6 +11,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.protocol.split_watermarks import SplitWatermarks
 from laminar_core.protocol.types import (
     WATERMARK_END_US,
@@ -43,6 +44,8 @@ class SubtaskContext:
     """Storage for large state."""
     staging: StagingArea | None = None
     """Space in the checkpoint store for rows of a sink; only sinks get it."""
+    clock: Clock = field(default_factory=SystemClock)
+    """The clock of the worker, for operators with timers by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,22 @@ class HoldsWatermark(Protocol):
         No later output is older than it, as long as no input is older than ``watermark_us``. None:
         no watermark is known yet. This is not called for the end of the input, which passes
         unchanged.
+        """
+        ...
+
+
+@runtime_checkable
+class TimedSubtask(Protocol):
+    """An operator subtask that acts at times of the clock, between two elements of its input."""
+
+    def next_due_ms(self) -> float | None:
+        """Return when it has to act next, in milliseconds since 1970; None: it need not."""
+        ...
+
+    def on_time(self, now_ms: float) -> Iterable[Emitted]:
+        """Act, and yield what follows; called when the clock has reached ``next_due_ms``.
+
+        It may be called late: after a restore for all times that have passed meanwhile.
         """
         ...
 

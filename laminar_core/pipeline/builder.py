@@ -562,7 +562,7 @@ class Stream:
         known = self._event_time
         return stream if known is None else stream.timed(known.through(self.schema, schema))
 
-    def timed(self, event_time: EventTime) -> "Stream":
+    def timed(self, event_time: EventTime | None) -> "Stream":
         """Replace the columns that the watermark applies to; for operators that change them."""
         return self._of(self._from, event_time)
 

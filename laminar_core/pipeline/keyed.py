@@ -1,11 +1,21 @@
-"""Keyed streams: windows over event time, or running totals."""
+"""Keyed streams: windows over event time, running totals, or process functions."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from laminar_core.aggregates.accumulators import Aggregate
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import MultiInputSpec
+from laminar_core.operators.process.spec import (
+    FunctionProcess,
+    Process,
+    ProcessFunction,
+    ProcessRows,
+)
+from laminar_core.operators.process.values import ValueState
 from laminar_core.operators.running import CombineRows, RunningAggregate
 from laminar_core.operators.sessions import PartialSessions, Sessions
 from laminar_core.operators.windows import Window
@@ -45,6 +55,38 @@ class KeyedStream:
         ``Stream.connect``.
         """
         return self.rows().connect(*others, operator=operator)
+
+    def process(
+        self,
+        name: str,
+        process: Process | ProcessFunction,
+        *,
+        schema: pa.Schema | None = None,
+        state: Mapping[str, ValueState] | None = None,
+        time: str | None = None,
+    ) -> "Stream":
+        """Run code of your own over keyed rows, with state per key and timers; see ``Process``.
+
+        ``process``: an object with ``state``, ``schema`` and the functions; or only the function
+        for rows, with ``schema`` and ``state`` given here. ``time`` is the event time of its timers
+        and times to live, by default the watermark's column.
+
+        The result has no event-time column that a window would take by default, because rows can be
+        made of old state: pass ``time=column`` to a window behind it.
+
+        Raises:
+            ConfigurationError: the input lacks a column, event time is needed and there is none, or
+                the schema is declared twice or not at all.
+        """
+        check_operator_id(name)
+        declared = _declared(name, process, schema, state)
+        known = self._stream.event_time
+        chosen = None if time is None else TimeColumn(time, 0)
+        if known is not None and (time or known.default):
+            chosen = known.column(time)
+        column, lag_us = (None, 0) if chosen is None else chosen
+        operator = ProcessRows(name, self._columns, declared, column, lag_us)
+        return self._stream.then(operator, Keyed(self._columns)).timed(None)
 
     def rows(self) -> "Stream":
         """Return the rows, divided by key."""
@@ -152,6 +194,26 @@ class SessionStream:
         merge = Sessions(name, self._columns, self._gap_us, aggregates, lateness_us)
         results = self._stream.then(partial).then(merge, Keyed(self._columns))
         return results.timed(EventTime.behind_sessions())
+
+
+def _declared(
+    name: str,
+    process: Process | ProcessFunction,
+    schema: pa.Schema | None,
+    state: Mapping[str, ValueState] | None,
+) -> Process:
+    problem = ""
+    if isinstance(process, type):
+        problem = "is a class: pass an instance of it"
+    elif isinstance(process, Process):
+        if schema is None and state is None:
+            return process
+        problem = "declares its schema and state itself: leave them out here"
+    elif schema is not None:
+        return FunctionProcess(process, schema, state or {})
+    else:
+        problem = "is a function: pass the schema of what it emits"
+    raise ConfigurationError(ErrorCode.INVALID_PIPELINE, f"process {name!r} {problem}")
 
 
 def _check_aggregation(name: str, aggregates: tuple[Aggregate, ...]) -> None:

@@ -14,6 +14,7 @@ Source: the log of Bitcask and the merging of LSM trees, without the disk.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -85,6 +86,14 @@ class PinnedRows:
         return stored.take(pa.array(np.argsort(key_group, kind="stable")))
 
 
+class Kept(Protocol):
+    """Chooses rows to keep."""
+
+    def __call__(self, rows: pa.Table, *, settled: bool) -> pa.Table:
+        """Return some of the rows; ``settled``: they did not change since the last cut."""
+        ...
+
+
 class KeyedRows:
     """The rows of one subtask's keys."""
 
@@ -154,6 +163,29 @@ class KeyedRows:
             kept._settled = len(kept._parts)
         return kept
 
+    def look_up(self, keys: pa.Table) -> tuple[Integers, pa.Table]:
+        """Return the positions of the keys that have a row, ascending, and these rows.
+
+        Shapes: ``keys`` has the layout's keys; the rows have the layout's schema.
+        """
+        numbers = self._find(keys, self._hashes_of(keys))
+        found = np.flatnonzero(numbers != MISSING)
+        return found, self._rows_of(numbers[found])
+
+    def forget(self, kept: Kept) -> None:
+        """Keep only the rows that ``kept`` returns of those it is given; nothing else changes.
+
+        It is called for the rows from before the last cut, and for those that changed since. What
+        is forgotten of the former is no change: those who read have to leave it out, too.
+        """
+        settled = self._living(self._parts[: self._settled])
+        fresh = self._living(self._parts[self._settled :])
+        self._index, self._row_of_key = KeyIndex(), np.empty(0, np.int64)
+        self._parts, self._settled, self._is_tidy = [], 0, True
+        self.replace(kept(settled, settled=True))
+        self._settled = len(self._parts)
+        self.replace(kept(fresh, settled=False))
+
     def pin(self) -> PinnedRows:
         """Hold on to all rows as they are now."""
         return self._pinned(self._parts)
@@ -167,7 +199,10 @@ class KeyedRows:
 
     def rows(self) -> pa.Table:
         """Return the living rows, in the order of their last change."""
-        living = [part.table.take(pa.array(part.living(self._row_of_key))) for part in self._parts]
+        return self._living(self._parts)
+
+    def _living(self, parts: Sequence[_Part]) -> pa.Table:
+        living = [part.table.take(pa.array(part.living(self._row_of_key))) for part in parts]
         return pa.concat_tables([self._layout.schema.empty_table(), *living])
 
     # --- keys -----------------------------------------------------------------------------------

@@ -56,10 +56,21 @@ class TableLayout:
     schema: pa.Schema
     keys: tuple[str, ...]
     merging: Merging
+    present: str | None = None
+    """A column: a newest row with a null there says that its key has nothing. Those who merge a
+    part of the rows have to keep it, because it replaces an older one.
+    """
 
     def describe(self) -> JsonObject:
         """Return what a reader has to know, as a part of the operator's description."""
-        return {"keys": list(self.keys), "merging": self.merging}
+        said: JsonObject = {"keys": list(self.keys), "merging": self.merging}
+        return said if self.present is None else {**said, "present": self.present}
+
+    def present_rows(self, merged: pa.Table) -> pa.Table:
+        """Leave out the rows that say that their key has nothing; ``merged`` is of all rows."""
+        if self.present is None or not merged.column(self.present).null_count:
+            return merged
+        return merged.filter(merged.column(self.present).is_valid())
 
     def merge(self, tables: Iterable[pa.Table], expired_us: int | None) -> pa.Table:
         """Put tables of consecutive snapshots together, without the rows that have expired.
@@ -94,7 +105,9 @@ def layout_of(name: str, schema: pa.Schema, description: JsonObject) -> TableLay
         return TableLayout(name, schema, (), "append")
     named = tuple(str(key) for key in keys)
     merging = _MERGING.get(str(said.get("merging")), "append")
-    return TableLayout(name, schema, named, merging)
+    present = said.get("present")
+    column = present if isinstance(present, str) and present in schema.names else None
+    return TableLayout(name, schema, named, merging, column)
 
 
 def added_up(rows: pa.Table) -> pa.Table:

@@ -79,7 +79,8 @@ def merged_rows(
     """
     schema = tables[0].schema.remove_metadata()
     if name:
-        return layout_of(name, schema, description).merge(tables, expired_us)
+        layout = layout_of(name, schema, description)
+        return layout.present_rows(layout.merge(tables, expired_us))
     match description.get("kind"):
         case "window-aggregate":
             rows = pa.concat_tables([unexpired(name, table, expired_us) for table in tables])

@@ -91,13 +91,21 @@ class Chain:
             self._on_batch(batch)
             return
         self._on_operator(self._ids[start])
-        for result in self._watched(start, self._inlets[start](input_index, batch)):
+        self._emit_from(start, self._inlets[start](input_index, batch))
+
+    def emit(self, position: int, results: Iterable[Emitted]) -> None:
+        """Pass on what the operator at ``position`` emits without a batch."""
+        self._on_operator(self._ids[position])
+        self._emit_from(position, results)
+
+    def _emit_from(self, position: int, results: Iterable[Emitted]) -> None:
+        for result in self._watched(position, results):
             if isinstance(result, Watermark):
-                self._made(result.time_us, start)
+                self._made(result.time_us, position)
             elif isinstance(result, Side):
-                self._on_side(self._ids[start], result)
+                self._on_side(self._ids[position], result)
             else:
-                self.process(result, start + 1)
+                self.process(result, position + 1)
 
     def _made(self, watermark_us: int, position: int) -> None:
         """Take a watermark that an operator has made of its rows."""

@@ -70,6 +70,7 @@ from laminar_core.worker.replay import ReplayOrder
 from laminar_core.worker.segments import MergeTables
 from laminar_core.worker.sinks import CommittingSink
 from laminar_core.worker.slicing import SLICE_ROWS_MAX, WorkUnit
+from laminar_core.worker.timed import TimedOperators
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,7 @@ class Task:
             self._chain.hold_made_watermarks()
         self.room, self.rows_passed = OutputRoom(parts.outputs, clock), self._chain.rows_passed
         self._firing = Firing(self._chain, clock, self.room.is_there)
+        self.timed = TimedOperators(parts.operators, self._chain, clock)
         self._turn = 0
         self._unit = WorkUnit()
         self._pauses = set[Pause]()
@@ -259,9 +261,10 @@ class Task:
         if self._firing.active:
             self._firing.work()
             return True
-        if self.parts.source is not None:
-            return self._work_as_source(self.parts.source)
-        return self._work_on_input()
+        source = self.parts.source
+        return self.timed.work() or (
+            self._work_on_input() if source is None else self._work_as_source(source)
+        )
 
     def flush(self) -> bool:
         """Send what credit allows, and give credit back for what was taken."""

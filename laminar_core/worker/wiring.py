@@ -313,7 +313,8 @@ class _Builder:
         opened: list[tuple[str, AnySubtask]] = []
         for spec, inputs in vertex.operators_with_inputs():
             context = self.deployment.context(spec.operator_id, self.me)
-            subtask = spec.open(replace(context, backend=self.wiring.backend), *inputs)
+            context = replace(context, backend=self.wiring.backend, clock=self.clock)
+            subtask = spec.open(context, *inputs)
             if snapshots := self.restored.snapshots(spec.operator_id, redistribution_of(spec)):
                 subtask.restore(snapshots)
             opened.append((spec.operator_id, subtask))

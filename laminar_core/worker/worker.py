@@ -275,7 +275,8 @@ class Worker:
     def wait_ms(self) -> float:
         """Return the longest sleep before the next turn, if no message arrives meanwhile."""
         waits = [t.parts.source.wait_ms() for t in self.wiring.tasks if t.parts.source is not None]
-        return min([w for w in waits if w > 0], default=WAIT_MAX_MS) if waits else WAIT_MAX_MS
+        waits += [t.timed.wait_ms() or 0.0 for t in self.wiring.tasks]
+        return min([w for w in waits if w > 0], default=WAIT_MAX_MS)
 
     # --- the coordinator ------------------------------------------------------------------------
 

@@ -1,0 +1,302 @@
+"""The running instance of a process function: its state, its timers, and the order of calls."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from laminar_core.aggregates.row_groups import Integers
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from laminar_core.operators.base import (
+    Emitted,
+    JsonObject,
+    PendingSnapshot,
+    Side,
+    Snapshot,
+    StateTable,
+    SubtaskContext,
+)
+from laminar_core.operators.keyed import (
+    key_group_properties,
+    number,
+    owned_key_groups,
+    restored_key_groups,
+)
+from laminar_core.operators.process.handles import Timers
+from laminar_core.operators.process.keys import Keys
+from laminar_core.operators.process.timers import PinnedTimers, TimerTable
+from laminar_core.operators.process.values import KeyedValues, ValueState, stored_values
+from laminar_core.operators.progress import Progress, least_watermark_us, progress_properties
+from laminar_core.operators.windows import event_times_us
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
+from laminar_core.state.expiry import EXPIRES
+from laminar_core.state.keyed_rows import PinnedRows
+from laminar_core.state.named_tables import TableLayout
+from laminar_core.state.window_state import rows_of_key_groups
+
+TIMERS, CLOCK_TIMERS = "event-timers", "clock-timers"
+"""Names of the tables of timers; a state cannot have such a name."""
+DUE = "due"
+"""The column of ``on_timer``'s rows with the time of the timer."""
+LATE = "late"
+"""The side output of rows that were late."""
+CALLS_AFTER_END_MAX = 10_000
+"""At the end of the input a timer may set the next one, but not for ever."""
+
+KeyedState = Mapping[str, KeyedValues]
+"""The states of a process function by name, as it is given them."""
+
+Call = Callable[[pa.RecordBatch, Keys, KeyedState, Timers], Any]
+_NO_TIME_US = int(np.iinfo(np.int64).min)
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The user's functions."""
+
+    process: Call
+    on_timer: Call | None
+    on_clock_timer: Call | None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a subtask is made of; ``time_column`` is None if it does not act on event time."""
+
+    operator_id: str
+    keys: tuple[str, ...]
+    schema: pa.Schema
+    layouts: Mapping[str, TableLayout]
+    states: Mapping[str, ValueState]
+    calls: Calls
+    time_column: str | None
+    lag_us: int
+
+
+class ProcessSubtask:
+    """One subtask: state and timers of the keys in its range of key groups."""
+
+    def __init__(self, setup: Setup, context: SubtaskContext) -> None:
+        self.late_row_count = 0
+        """Rows that came after event time had passed them; they are not processed."""
+        self._setup = setup
+        self._context = context
+        self._values = {
+            name: KeyedValues(setup.operator_id, setup.layouts[name], declared)
+            for name, declared in setup.states.items()
+        }
+        names = (TIMERS, CLOCK_TIMERS)
+        self._tables = {n: TimerTable(setup.layouts[n]) for n in names if n in setup.layouts}
+        self._event, self._clock = (self._tables.get(name) for name in names)
+        what = f"process {setup.operator_id!r}"
+        self._timers = Timers(what, self._event, self._clock, lambda: context.clock.now_ms() * 1000)
+        self._watermark_us: int | None = None
+        self._ahead: Progress | None = None
+        """After a restore with other workers, until the watermark has caught up."""
+
+    @property
+    def expired_row_count(self) -> int:
+        """Values that were dropped because nobody changed them in time."""
+        return sum(values.expired_row_count for values in self._values.values())
+
+    # --- rows and time --------------------------------------------------------------------------
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[Emitted]:
+        """Yield what the user's function emits for rows that are in time.
+
+        Raises:
+            ConfigurationError: it emits rows of another schema (WRONG_SCHEMA).
+            DataError: a row has no event time (NULL_EVENT_TIME).
+        """
+        if self._setup.time_column is None:
+            times_us = np.full(batch.num_rows, _NO_TIME_US)
+        else:
+            times_us = event_times_us(batch, self._setup.time_column)
+            in_time = self._in_time(batch, times_us)
+            if not in_time.all():
+                late = batch.filter(pa.array(~in_time))
+                self.late_row_count += late.num_rows
+                yield Side(LATE, late)
+                batch, times_us = batch.filter(pa.array(in_time)), times_us[in_time]
+        if batch.num_rows:
+            keys = Keys.of_rows(batch, self._setup.keys, times_us)
+            yield from self._called(self._setup.calls.process, batch, keys)
+            if self._watermark_us is not None:  # What it has set may be due already.
+                yield from self._fire(self._event, self._watermark_us)
+
+    def on_watermark(self, watermark_us: int) -> Iterator[pa.RecordBatch | Side]:
+        """Yield what the user's function emits for timers that are due, in their order."""
+        if self._watermark_us is not None and watermark_us <= self._watermark_us:
+            return
+        self._watermark_us = watermark_us
+        if self._ahead is not None and not self._ahead.is_ahead_of(watermark_us):
+            self._ahead = None
+        self._timers.input_ended = watermark_us == WATERMARK_END_US
+        yield from self._fire(self._event, watermark_us)
+        if self._timers.input_ended:
+            yield from self._fire(self._clock, watermark_us)
+            return
+        for values in self._values.values():
+            values.purge(watermark_us - self._setup.lag_us)
+
+    def output_watermark(self, watermark_us: int) -> int:
+        """Return the watermark: timers that are left are due after it, and rows are in time."""
+        return watermark_us
+
+    def next_due_ms(self) -> float | None:
+        """Return when the next timer by the clock is due, in milliseconds since 1970."""
+        due_us = None if self._clock is None else self._clock.next_due_us
+        return None if due_us is None else due_us / 1000
+
+    def on_time(self, now_ms: float) -> Iterator[Emitted]:
+        """Yield what the user's function emits for timers that are due by the clock."""
+        return self._fire(self._clock, int(now_ms * 1000))
+
+    def _in_time(self, batch: pa.RecordBatch, times_us: Integers) -> np.ndarray[Any, Any]:
+        times_us = times_us + self._setup.lag_us
+        late = np.zeros(len(times_us), np.bool_)
+        if self._watermark_us is not None:
+            late |= times_us < self._watermark_us
+        if self._ahead is not None:
+            rows = pa.Table.from_batches([batch])
+            late |= self._ahead.is_late(rows, self._setup.keys, times_us)
+        return ~late
+
+    def _fire(self, table: TimerTable | None, until_us: int) -> Iterator[pa.RecordBatch | Side]:
+        if table is None:
+            return
+        calls = self._setup.calls
+        call = calls.on_timer if table is self._event else calls.on_clock_timer
+        assert call is not None, "a table of timers has its function"
+        for call_count, fired in enumerate(table.fire(until_us), 1):
+            if self._timers.input_ended and call_count > CALLS_AFTER_END_MAX:
+                raise self._endless()
+            dues_us = fired.column(EXPIRES).cast(pa.int64()).to_numpy()
+            held = fired.select(list(self._setup.keys)).combine_chunks()
+            times_us = dues_us if table is self._event else self._present(len(dues_us))
+            keys = Keys(held, np.arange(len(dues_us)), times_us)
+            (due,) = fired.rename_columns([*self._setup.keys, DUE]).combine_chunks().to_batches()
+            yield from self._called(call, due, keys)
+
+    def _present(self, count: int) -> Integers:
+        """Event time of calls that no row and no timer in event time has caused."""
+        known = self._watermark_us is not None and self._watermark_us != WATERMARK_END_US
+        return np.full(count, self._watermark_us if known else _NO_TIME_US)
+
+    # --- the user's function --------------------------------------------------------------------
+
+    def _called(self, call: Call, rows: pa.RecordBatch, keys: Keys) -> Iterator[Any]:
+        emitted = call(rows, keys, self._values, self._timers)
+        if emitted is None:
+            return
+        for result in (emitted,) if isinstance(emitted, pa.RecordBatch) else emitted:
+            self._require_schema(result)
+            if result.num_rows:
+                yield result
+
+    def _require_schema(self, result: Any) -> None:  # noqa: ANN401 - of the user
+        if isinstance(result, pa.RecordBatch) and result.schema.equals(self._setup.schema):
+            return
+        said = type(result).__name__
+        if isinstance(result, pa.RecordBatch):
+            said = _one_line(result.schema)
+        raise ConfigurationError(
+            ErrorCode.WRONG_SCHEMA,
+            f"process {self._setup.operator_id!r} emitted {said}"
+            f" instead of {_one_line(self._setup.schema)}",
+        )
+
+    def _endless(self) -> DataError:
+        return DataError(
+            ErrorCode.TOO_MANY_ROWS,
+            f"process {self._setup.operator_id!r} still sets timers after {CALLS_AFTER_END_MAX:,}"
+            " calls at the end of its input, where each fires at once: set none for the next"
+            " period if timers.input_ended",
+        )
+
+    # --- snapshots ------------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pin state and timers; their tables are built in the asynchronous phase."""
+        del checkpoint_id
+        return self._pending(
+            {name: values.pin() for name, values in self._values.items()},
+            {name: timers.pin() for name, timers in self._tables.items()},
+            whole=True,
+        )
+
+    def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pin what changed since the last call; a later change replaces an earlier one."""
+        del checkpoint_id
+        return self._pending(
+            {name: values.take_changes() for name, values in self._values.items()},
+            {name: timers.take_changes() for name, timers in self._tables.items()},
+            whole=False,
+        )
+
+    def merge_tables(
+        self, name: str, tables: Iterable[pa.Table], expired_us: int | None
+    ) -> Iterable[pa.Table]:
+        """Keep the newest row of each key or timer."""
+        yield self._setup.layouts[name].merge(tables, expired_us)
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Restore from the snapshots of all subtasks whose key groups overlap this one's."""
+        owned = owned_key_groups(self._context)
+        ranges = restored_key_groups(snapshots, self._context)
+        for snapshot, groups in zip(snapshots, ranges, strict=True):
+            for table in snapshot.tables:
+                rows = rows_of_key_groups(table.rows, owned)
+                if table.name in self._tables:
+                    self._tables[table.name].take(rows)
+                else:
+                    self._values[table.name].restore(rows)
+            if groups.start in owned:
+                self._restore_counts(snapshot.properties)
+        if self._setup.time_column is not None:
+            self._watermark_us = least_watermark_us(snapshots)
+            self._ahead = Progress.restored(snapshots, ranges, owned, self._context.max_parallelism)
+
+    def _restore_counts(self, properties: JsonObject) -> None:
+        self.late_row_count += number(properties["late_row_count"])
+        expired = properties["expired_row_counts"]
+        assert isinstance(expired, dict), expired
+        for name, count in expired.items():
+            self._values[name].expired_row_count += number(count)
+
+    def _pending(
+        self,
+        values: Mapping[str, PinnedRows],
+        timers: Mapping[str, PinnedTimers],
+        *,
+        whole: bool,
+    ) -> PendingSnapshot:
+        properties: JsonObject = {
+            **progress_properties(self._watermark_us, self._ahead),
+            **key_group_properties(self._context),
+            "late_row_count": self.late_row_count,
+            "expired_row_counts": {n: v.expired_row_count for n, v in self._values.items()},
+        }
+        marks = {name: of.expired_us for name, of in self._values.items()}
+        marks |= {name: of.reached_us for name, of in self._tables.items()}
+        expired_us = {name: us for name, us in marks.items() if us is not None}
+        layouts, groups = self._setup.layouts, self._context.max_parallelism
+
+        def finish_snapshot() -> Snapshot:
+            tables = [
+                *(
+                    (n, stored_values(p, layouts[n], groups, whole=whole))
+                    for n, p in values.items()
+                ),
+                *((name, pinned.stored_table(groups)) for name, pinned in timers.items()),
+            ]
+            named = tuple(StateTable(name, rows) for name, rows in tables if rows.num_rows)
+            return Snapshot(named, properties, expired_us=expired_us)
+
+        return finish_snapshot
+
+
+def _one_line(schema: pa.Schema) -> str:
+    return "(" + ", ".join(f"{field.name} {field.type}" for field in schema) + ")"

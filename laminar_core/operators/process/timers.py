@@ -1,0 +1,187 @@
+"""Timers of a process function: rows of key and due time, which fire once and are gone.
+
+A change of a timer, that it is set or deleted, is a row with its key and due time, and the last one
+counts. Changes lie in few tables sorted by due time: two neighbours become one when the older has
+at most twice the rows of the newer. So what is due is the beginning of each table. Once time has
+passed a due time, nothing about it is kept, also in a checkpoint, where it is the row's expiry.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from laminar_core.aggregates.grouping import Reduction, group
+from laminar_core.aggregates.row_groups import Integers
+from laminar_core.codec.key_groups import key_groups_of
+from laminar_core.operators.process.keys import distinct_prefix
+from laminar_core.state.expiry import EXPIRES
+from laminar_core.state.named_tables import TableLayout
+from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
+
+IS_SET = "_set"
+"""True: the timer is set; null: it was deleted."""
+
+FIRED_ROWS_MAX = 65_536
+_SIZE_RATIO = 2
+_CHANGES_MIN = 1_024
+
+
+def timer_layout(name: str, keys: Sequence[pa.Field]) -> TableLayout:
+    """Return the table of timers in a checkpoint."""
+    columns = [pa.field(KEY_GROUP, pa.int32()), *keys]
+    columns += [pa.field(EXPIRES, TIME_TYPE), pa.field(IS_SET, pa.bool_())]
+    identity = (*(key.name for key in keys), EXPIRES)
+    return TableLayout(name, pa.schema(columns), identity, "newest", IS_SET)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Changes, each of another timer, sorted by due time."""
+
+    rows: pa.Table
+    dues_us: Integers
+
+
+class TimerTable:
+    """The timers of one subtask by one clock."""
+
+    def __init__(self, layout: TableLayout) -> None:
+        self.layout = layout
+        self.reached_us: int | None = None
+        """Timers that are due at this time or before have fired."""
+        self._schema = layout.schema.remove(0)
+        self._keys = layout.keys[:-1]
+        self._parts: list[_Part] = []
+        self._changes: list[pa.Table] | None = None
+        """Since the last cut; None: all are, because there was none."""
+        self._changes_max = _CHANGES_MIN
+
+    @property
+    def next_due_us(self) -> int | None:
+        """Return when the next timer is due, or one that was deleted; None: there is none."""
+        return min((int(part.dues_us[0]) for part in self._parts), default=None)
+
+    def change(self, keys: pa.Table, dues_us: Integers, *, is_set: bool) -> None:
+        """Set or delete timers. Shapes: one due time per key; keys may repeat."""
+        if not len(dues_us):
+            return
+        flags = pa.array([True if is_set else None], pa.bool_()).take(
+            pa.array(np.zeros(len(dues_us), np.int64))
+        )
+        dues = pa.array(dues_us).cast(TIME_TYPE)
+        self.take(pa.table([*keys.columns, dues, flags], schema=self._schema))
+
+    def take(self, rows: pa.Table) -> None:
+        """Take changes that are newer than all others; rows of a checkpoint among them."""
+        if not rows.num_rows:
+            return
+        if self._changes is not None:
+            self._changes.append(rows)
+            if sum(table.num_rows for table in self._changes) > self._changes_max:
+                self._changes = [self._left(self._newest(self._changes))]
+                self._changes_max = max(2 * self._changes[0].num_rows, _CHANGES_MIN)
+        self._parts.append(self._part([rows]))
+        for at in range(len(self._parts) - 2, -1, -1):
+            older, newer = self._parts[at : at + 2]
+            if len(older.dues_us) <= _SIZE_RATIO * len(newer.dues_us):
+                self._parts[at : at + 2] = [self._part([older.rows, newer.rows])]
+
+    def fire(self, until_us: int) -> Iterator[pa.Table]:
+        """Yield what is due, in the order of due time and key; each table has a key once.
+
+        What is set or deleted meanwhile counts: a timer that is due at once follows.
+        Shapes: the key columns, and the due time as in a checkpoint.
+        """
+        self.reached_us = until_us if self.reached_us is None else max(until_us, self.reached_us)
+        ready = self._schema.empty_table()
+        while True:
+            due = self._take_due(until_us)
+            if due:
+                ready = self._in_order(self._newest([ready, *due]))
+            if not ready.num_rows:
+                return
+            count = distinct_prefix(ready.slice(0, FIRED_ROWS_MAX), self._keys)
+            fired, ready = ready.slice(0, count), ready.slice(count)
+            fired = self.layout.present_rows(fired)
+            if fired.num_rows:
+                yield fired.drop_columns([IS_SET])
+
+    def pin(self) -> "PinnedTimers":
+        """Hold on to all timers as they are now."""
+        return PinnedTimers(self.layout, tuple(part.rows for part in self._parts), whole=True)
+
+    def take_changes(self) -> "PinnedTimers":
+        """Hold on to the changes since the last call."""
+        changes, self._changes = self._changes, []
+        if changes is None:
+            return self.pin()
+        return PinnedTimers(self.layout, (self._left(self._newest(changes)),), whole=False)
+
+    def _take_due(self, until_us: int) -> list[pa.Table]:
+        """Remove what is due from the parts and return it, the oldest changes first."""
+        due: list[pa.Table] = []
+        left: list[_Part] = []
+        for part in self._parts:
+            count = int(np.searchsorted(part.dues_us, until_us, "right"))
+            if count:
+                due.append(part.rows.slice(0, count))
+            if count < len(part.dues_us):
+                left.append(_Part(part.rows.slice(count), part.dues_us[count:]))
+        self._parts = left
+        return due
+
+    def _part(self, tables: Sequence[pa.Table]) -> _Part:
+        rows = self._newest(tables)
+        dues_us = _dues_us(rows)
+        order = np.argsort(dues_us, kind="stable")
+        return _Part(rows.take(pa.array(order)).combine_chunks(), dues_us[order])
+
+    def _newest(self, tables: Sequence[pa.Table]) -> pa.Table:
+        return newest_changes(tables, self.layout.keys, self._schema)
+
+    def _in_order(self, rows: pa.Table) -> pa.Table:
+        return rows.sort_by([(name, "ascending") for name in (EXPIRES, *self._keys)])
+
+    def _left(self, rows: pa.Table) -> pa.Table:
+        """Leave out what has fired: it need not be written."""
+        if self.reached_us is None:
+            return rows
+        return rows.filter(pa.array(_dues_us(rows) > self.reached_us))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PinnedTimers:
+    """Timers as they were at a cut."""
+
+    layout: TableLayout
+    tables: tuple[pa.Table, ...]
+    whole: bool = field(kw_only=True)
+    """All timers, so that deletions say nothing."""
+
+    def stored_table(self, max_parallelism: int) -> pa.Table:
+        """Build the table of a checkpoint, sorted by key group."""
+        schema = self.layout.schema
+        rows = newest_changes(self.tables, self.layout.keys, schema.remove(0))
+        rows = self.layout.present_rows(rows) if self.whole else rows
+        keys = self.layout.keys[:-1]
+        batches = rows.combine_chunks().to_batches()
+        groups = [key_groups_of(batch, keys, max_parallelism) for batch in batches]
+        key_group = np.concatenate([np.empty(0, np.int32), *groups]).astype(np.int32)
+        stored = rows.add_column(0, schema.field(0), [pa.array(key_group)])
+        return stored.take(pa.array(np.argsort(key_group, kind="stable")))
+
+
+def newest_changes(
+    tables: Iterable[pa.Table], columns: Sequence[str], schema: pa.Schema
+) -> pa.Table:
+    """Return the last row of each combination of values in ``columns``."""
+    rows = pa.concat_tables([schema.empty_table(), *tables])
+    last = Reduction("row", lambda groups: pa.array(groups.order[groups.starts[1:] - 1]), None)
+    found = group({name: rows.column(name) for name in columns}, rows, [last])
+    return rows.take(found.column("row").combine_chunks())
+
+
+def _dues_us(rows: pa.Table) -> Integers:
+    return rows.column(EXPIRES).cast(pa.int64()).to_numpy()

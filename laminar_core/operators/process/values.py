@@ -1,0 +1,218 @@
+"""A value per key: declared by a process function, read and written for many keys at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow.compute import call_function
+
+from laminar_core.aggregates.row_groups import Integers, as_array
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.process.keys import Keys
+from laminar_core.state.expiry import EXPIRES
+from laminar_core.state.keyed_rows import KeyedRows, PinnedRows, RowLayout
+from laminar_core.state.named_tables import TableLayout
+from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
+from laminar_core.units import Duration, duration_us
+
+PURGES_PER_TTL = 4
+
+Values = pa.Array | pa.ChunkedArray | npt.NDArray[Any] | Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueState:
+    """State with one value of an Arrow type per key.
+
+    ``ttl``: a value is gone when this much event time has passed since it was last put.
+
+    >>> ValueState(pa.int64(), ttl="1 hour").ttl_us
+    3600000000
+    """
+
+    type: pa.DataType
+    ttl: Duration | None = None
+
+    @property
+    def ttl_us(self) -> int | None:
+        """Return how long a value lives, in microseconds; None: for ever."""
+        return None if self.ttl is None else duration_us(self.ttl)
+
+
+def value_layout(name: str, keys: Sequence[pa.Field], declared: ValueState) -> TableLayout:
+    """Return the table of a value state: its value is in the column with the state's name."""
+    columns = [pa.field(KEY_GROUP, pa.int32()), *keys, pa.field(name, declared.type)]
+    if declared.ttl is not None:
+        columns.append(pa.field(EXPIRES, TIME_TYPE))
+    return TableLayout(name, pa.schema(columns), tuple(k.name for k in keys), "newest", name)
+
+
+class KeyedValues:
+    """The values of one state in one subtask.
+
+    Whether a value has expired depends on the event time of the call that reads it (``Keys``), not
+    on how far the watermark has come: so it is the same after a restart. Once no later call can
+    see it, it is dropped from memory and counted.
+    """
+
+    def __init__(self, operator_id: str, layout: TableLayout, declared: ValueState) -> None:
+        self.layout = layout
+        self.expired_row_count = 0
+        """Values dropped so far because nobody changed them in time."""
+        self.expired_us: int | None = None
+        """Values that expire at this time or before have been dropped."""
+        self._what = f"state {layout.name!r} of process {operator_id!r}"
+        self._type = declared.type
+        self._ttl_us = declared.ttl_us
+        schema = layout.schema.remove(0)
+        self._rows = KeyedRows(RowLayout(layout.keys, (), schema))
+        self._has_cut = False
+        """Whether earlier rows were written as changes, so that removals have to be written."""
+        self._removed = 0
+        """Removals since the last cut of changes."""
+        self._removed_before = 0
+        """Removals that were written, and that memory still has."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    # --- for the user's function ----------------------------------------------------------------
+
+    def get(self, keys: Keys) -> pa.Array:
+        """Return the value of each key; null where there is none."""
+        found, rows = self._rows.look_up(keys.table)
+        if self._ttl_us is not None and len(found):
+            alive = _expiries_us(rows) >= keys.times_us[found]
+            found, rows = found[alive], rows.filter(pa.array(alive))
+        place = np.zeros(len(keys), np.int64)
+        missing = np.ones(len(keys), np.bool_)
+        place[found], missing[found] = np.arange(len(found)), False
+        return as_array(rows.column(self.layout.name)).take(pa.array(place, mask=missing))
+
+    def put(self, keys: Keys, values: Values) -> None:
+        """Replace the value of each key; null removes it.
+
+        Shapes: ``values`` has one value per key: an Arrow or numpy array, or a list.
+
+        Raises:
+            ConfigurationError: they are of another type or number (WRONG_SCHEMA).
+        """
+        if not len(keys):
+            return
+        typed = self._typed(values, len(keys))
+        self._removed += typed.null_count
+        columns = [*keys.table.columns, typed]
+        if self._ttl_us is not None:
+            columns.append(self._next_expiries(keys, self._ttl_us))
+        self._rows.replace(pa.table(columns, schema=self.layout.schema.remove(0)))
+
+    def __getitem__(self, key: Keys) -> Any:  # noqa: ANN401 - of the declared type
+        """Return the value of a single key as a Python value; None if there is none."""
+        assert len(key) == 1, f"these are {len(key)} keys"
+        return self.get(key)[0].as_py()
+
+    def __setitem__(self, key: Keys, value: object) -> None:
+        """Replace the value of a single key; None removes it."""
+        self.put(key, [value])
+
+    def _typed(self, values: Values, count: int) -> pa.Array:
+        try:
+            typed = _as_arrow(values, self._type)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise ConfigurationError(
+                ErrorCode.WRONG_SCHEMA,
+                f"{self._what} holds {self._type}, and was given something else: "
+                + str(error).partition("\n")[0],
+            ) from error
+        if len(typed) != count:
+            raise ConfigurationError(
+                ErrorCode.WRONG_SCHEMA,
+                f"{self._what} was given {len(typed)} values for {count} keys: give one per key",
+            )
+        return typed
+
+    def _next_expiries(self, keys: Keys, ttl_us: int) -> pa.Array:
+        """Return when the values expire; what replaces a value never expires before it."""
+        expiries_us = keys.times_us + ttl_us
+        found, rows = self._rows.look_up(keys.table)
+        if len(found):
+            before_us = _expiries_us(rows)
+            gone = (before_us < keys.times_us[found]) & self._are_values(rows)
+            self.expired_row_count += int(gone.sum())
+            expiries_us[found] = np.maximum(expiries_us[found], before_us)
+        return pa.array(expiries_us).cast(TIME_TYPE)
+
+    # --- for the operator -----------------------------------------------------------------------
+
+    def purge(self, before_us: int) -> None:
+        """Drop what no later call can see, whose event time is not before ``before_us``.
+
+        It is done now and then: when a part of the time to live has passed, or, of values without
+        one, when half of them were removed.
+        """
+        if self._ttl_us is None:
+            gone = self._removed_before + (0 if self._has_cut else self._removed)
+            if gone > max(_FEW, len(self._rows) // 2):
+                self._rows.forget(self._without_removed)
+                self._removed_before = 0
+                self._removed = self._removed if self._has_cut else 0
+            return
+        last_us = before_us - 1
+        if self.expired_us is None or last_us >= self.expired_us + self._ttl_us // PURGES_PER_TTL:
+            self.expired_us = last_us
+            self._rows.forget(self._unexpired)
+
+    def pin(self) -> PinnedRows:
+        """Hold on to all values as they are now."""
+        return self._rows.pin()
+
+    def take_changes(self) -> PinnedRows:
+        """Hold on to the values that changed since the last call."""
+        self._has_cut = True
+        self._removed_before, self._removed = self._removed_before + self._removed, 0
+        return self._rows.take_changes()
+
+    def restore(self, rows: pa.Table) -> None:
+        """Take rows from a checkpoint; later ones replace earlier ones."""
+        self._rows.replace(rows)
+
+    def _unexpired(self, rows: pa.Table, *, settled: bool) -> pa.Table:
+        assert self.expired_us is not None, "it is set before"
+        if not rows.num_rows:
+            return rows
+        gone = _expiries_us(rows) <= self.expired_us
+        self.expired_row_count += int((gone & self._are_values(rows)).sum())
+        return self._without_removed(rows.filter(pa.array(~gone)), settled=settled)
+
+    def _without_removed(self, rows: pa.Table, *, settled: bool) -> pa.Table:
+        """Forget removals, unless they are still to be written."""
+        if (self._has_cut and not settled) or not rows.column(self.layout.name).null_count:
+            return rows
+        return self.layout.present_rows(rows)
+
+    def _are_values(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
+        valid = call_function("is_valid", [rows.column(self.layout.name)])
+        return valid.to_numpy().astype(np.bool_)
+
+
+_FEW = 1_024
+
+
+def _as_arrow(values: Values, data_type: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        found = as_array(values)
+        return found if found.type.equals(data_type) else found.cast(data_type)
+    return pa.array(values, data_type)
+
+
+def _expiries_us(rows: pa.Table) -> Integers:
+    return rows.column(EXPIRES).cast(pa.int64()).to_numpy()
+
+
+def stored_values(pinned: PinnedRows, layout: TableLayout, groups: int, *, whole: bool) -> pa.Table:
+    """Build the table of a checkpoint; ``whole``: all values, so that removals say nothing."""
+    stored = pinned.stored_table(groups)
+    return layout.present_rows(stored) if whole else stored

@@ -1,4 +1,4 @@
-"""What a process function is given to set and delete timers."""
+"""Timers as a process function sets and deletes them."""
 
 from collections.abc import Callable
 

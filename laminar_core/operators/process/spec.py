@@ -49,7 +49,7 @@ from laminar_core.state.rescaling import Redistribution
 from laminar_core.state.window_layout import KEY_GROUP
 
 RowsOut = Iterable[Emitted] | pa.RecordBatch | None
-"""What a process function returns: batches of its schema, one batch, or nothing."""
+"""The result of a process function: batches of its schema, one batch, or nothing."""
 
 
 @runtime_checkable

@@ -63,7 +63,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a subtask is made of; ``time_column`` is None if it does not act on event time."""
+    """The parts of a subtask; ``time_column`` is None if it does not act on event time."""
 
     operator_id: str
     keys: tuple[str, ...]
@@ -80,7 +80,7 @@ class ProcessSubtask:
 
     def __init__(self, setup: Setup, context: SubtaskContext) -> None:
         self.late_row_count = 0
-        """Rows that came after event time had passed them; they are not processed."""
+        """Number of rows dropped so far because event time had passed them."""
         self._setup = setup
         self._context = context
         self._values = {
@@ -98,7 +98,7 @@ class ProcessSubtask:
 
     @property
     def expired_row_count(self) -> int:
-        """Values that were dropped because nobody changed them in time."""
+        """The number of values dropped so far because they were not changed in time."""
         return sum(values.expired_row_count for values in self._values.values())
 
     # --- rows and time --------------------------------------------------------------------------

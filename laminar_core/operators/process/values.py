@@ -36,6 +36,14 @@ class ValueState:
     type: pa.DataType
     ttl: Duration | None = None
 
+    def __post_init__(self) -> None:
+        """Check the time to live.
+
+        Raises:
+            ConfigurationError: it is no duration (INVALID_OPTION).
+        """
+        _ = self.ttl_us
+
     @property
     def ttl_us(self) -> int | None:
         """Return how long a value lives, in microseconds; None: for ever."""
@@ -61,7 +69,7 @@ class KeyedValues:
     def __init__(self, operator_id: str, layout: TableLayout, declared: ValueState) -> None:
         self.layout = layout
         self.expired_row_count = 0
-        """Values dropped so far because nobody changed them in time."""
+        """Number of values dropped so far because they were not changed in time."""
         self.expired_us: int | None = None
         """Values that expire at this time or before have been dropped."""
         self._what = f"state {layout.name!r} of process {operator_id!r}"

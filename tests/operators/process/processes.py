@@ -1,5 +1,7 @@
 """Process functions for tests, and their subtasks without a job around them."""
 
+# ruff: noqa: ARG002, RUF012 - classes as users write them
+
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -96,7 +98,7 @@ def opened(
 
 
 def said(results: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """What was emitted, and the values of late rows."""
+    """Return the emitted rows, and the values of late ones."""
     found: list[tuple[Any, ...]] = []
     for result in results:
         if isinstance(result, Side):

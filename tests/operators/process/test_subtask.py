@@ -1,5 +1,7 @@
 """Process functions call by call: timers in order, state that expires, snapshots and restores."""
 
+# ruff: noqa: ARG002, RUF012 - classes as users write them
+
 from collections.abc import Sequence
 from random import Random
 
@@ -166,7 +168,7 @@ def test_removed_values_leave_memory_and_replace_older_ones_in_checkpoints() -> 
 
 
 def joined(chains: Sequence[Sequence[Snapshot]]) -> list[Snapshot]:
-    """What a restore gets of chains of cuts: all tables, and what the newest cut says."""
+    """Return chains of cuts as a restore gets them: all tables, the facts of the newest cut."""
     return readable(
         [
             Snapshot(

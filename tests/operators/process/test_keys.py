@@ -1,0 +1,58 @@
+"""Keys of a call: each once, in the order of their first rows, with their newest event time."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from laminar_core.operators.process.keys import Keys, distinct_prefix
+
+ROWS = pa.record_batch(
+    {
+        "k": pa.array(["b", "a", None, "b", "a"]).dictionary_encode(),
+        "n": pa.array([1, 1, 1, 1, 2]),
+        "v": pa.array([10, 20, 30, 40, 50]),
+    }
+)
+KEYS = Keys.of_rows(ROWS, ("k", "n"), np.array([5, 6, 7, 3, 9]))
+
+
+def test_keys_are_distinct_and_rows_know_theirs() -> None:
+    assert KEYS.table.to_pydict() == {"k": ["b", "a", None, "a"], "n": [1, 1, 1, 2]}
+    assert KEYS.of_row.tolist() == [0, 1, 2, 0, 3]
+    assert KEYS.times_us.tolist() == [5, 6, 7, 9]
+    assert KEYS.column("n").to_pylist() == [1, 1, 1, 2]
+    assert KEYS.times().cast(pa.int64()).to_pylist() == [5, 6, 7, 9]
+    assert len(KEYS) == 4
+
+
+def test_one_key_at_a_time_has_its_rows_in_their_order() -> None:
+    found = [(key.values, rows.column("v").to_pylist()) for key, rows in KEYS.each(ROWS)]
+    assert found == [(("b", 1), [10, 40]), (("a", 1), [20]), ((None, 1), [30]), (("a", 2), [50])]
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        [0, 3],
+        np.array([0, 3]),
+        np.array([True, False, False, True]),
+        pa.array([True, False, False, True]),
+    ],
+)
+def test_some_of_the_keys_are_taken_by_position_or_by_mask(which) -> None:
+    some = KEYS.take(which)
+    assert some.column("k").to_pylist() == ["b", "a"]
+    assert some.times_us.tolist() == [5, 9]
+
+
+def test_only_a_single_key_has_values() -> None:
+    with pytest.raises(AssertionError, match="these are 4 keys"):
+        _ = KEYS.values
+
+
+@pytest.mark.parametrize(
+    ("keys", "count"), [("", 0), ("a", 1), ("abc", 3), ("abca", 3), ("aab", 1), ("abcbba", 3)]
+)
+def test_a_prefix_without_repetition_is_as_long_as_it_can_be(keys: str, count: int) -> None:
+    table = pa.table({"k": pa.array(list(keys), pa.string())})
+    assert distinct_prefix(table, ("k",)) == count

@@ -14,18 +14,27 @@ from laminar_core.operators.base import (
     SubtaskContext,
 )
 from laminar_core.operators.keyed import owned_key_groups
+from laminar_core.operators.process.handles import Timers
+from laminar_core.operators.process.keys import Keys
+from laminar_core.operators.process.spec import Process
+from laminar_core.operators.process.values import KeyedValues, ValueState
 from laminar_core.state.rescaling import Redistribution
 
 __all__ = [
+    "KeyedValues",
+    "Keys",
     "MultiInputSpec",
     "MultiInputSubtask",
     "OperatorSpec",
     "OperatorSubtask",
+    "Process",
     "Redistribution",
     "Snapshot",
     "StateTable",
     "SubtaskContext",
+    "Timers",
     "UserAggregate",
+    "ValueState",
     "agg",
     "hash_columns",
     "key_groups_of",

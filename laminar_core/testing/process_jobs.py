@@ -120,6 +120,8 @@ class HoldByClock:
 
 
 _HELD_US = 7_000
+PACE = 60.0
+"""Rows per second of the sources, so that many checkpoints lie between two timers."""
 
 
 def process_job(parallelism: int) -> Job:
@@ -127,7 +129,9 @@ def process_job(parallelism: int) -> Job:
     del parallelism
     tables, burden = payments(), Burden()
     p = Pipeline("process")
-    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    rows = p.source("in", MemorySource(tables), rows_per_second=PACE).watermark(
+        "ts", max_delay=DELAY
+    )
     rows = rows.rebalance().map(burden.carry, name="slow")
     ended = rows.key_by("key").process("by-hand", WindowsByHand())
     return with_ledgers(p, _checked(ended, rows_of(tables)), burden)
@@ -138,7 +142,8 @@ def clock_timers_job(parallelism: int) -> Job:
     del parallelism
     tables, burden = payments(), Burden()
     p = Pipeline("clock-timers")
-    rows = p.source("in", MemorySource(tables, gap_every=5)).map(burden.carry, name="slow")
+    rows = p.source("in", MemorySource(tables, gap_every=5), rows_per_second=PACE)
+    rows = rows.map(burden.carry, name="slow")
     held = rows.key_by("key").process("hold", HoldByClock())
     expected = [{"key": row["key"], "id": row["id"]} for row in rows_of(tables)]
     return with_ledgers(p, {"out": (held.rebalance(), expected)}, burden)

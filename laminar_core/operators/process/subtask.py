@@ -255,6 +255,8 @@ class ProcessSubtask:
                     self._values[table.name].restore(rows)
             if groups.start in owned:
                 self._restore_counts(snapshot.properties)
+        for name, kept in {**self._values, **self._tables}.items():
+            kept.restore_mark([snapshot.expired_us.get(name) for snapshot in snapshots])
         if self._setup.time_column is not None:
             self._watermark_us = least_watermark_us(snapshots)
             self._ahead = Progress.restored(snapshots, ranges, owned, self._context.max_parallelism)

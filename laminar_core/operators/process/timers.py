@@ -88,6 +88,13 @@ class TimerTable:
             if len(older.dues_us) <= _SIZE_RATIO * len(newer.dues_us):
                 self._parts[at : at + 2] = [self._part([older.rows, newer.rows])]
 
+    def restore_mark(self, reached_us: Sequence[int | None]) -> None:
+        """Continue from where all subtasks of a checkpoint had come to.
+
+        The chain of their cuts may go on, with timers in it that have fired.
+        """
+        self.reached_us = least_of_all(reached_us)
+
     def fire(self, until_us: int) -> Iterator[pa.Table]:
         """Yield what is due, in the order of due time and key; each table has a key once.
 
@@ -181,6 +188,12 @@ def newest_changes(
     last = Reduction("row", lambda groups: pa.array(groups.order[groups.starts[1:] - 1]), None)
     found = group({name: rows.column(name) for name in columns}, rows, [last])
     return rows.take(found.column("row").combine_chunks())
+
+
+def least_of_all(times_us: Sequence[int | None]) -> int | None:
+    """Return the least of these times; None if one is unknown, or there is none."""
+    known = [time_us for time_us in times_us if time_us is not None]
+    return min(known, default=None) if len(known) == len(times_us) else None
 
 
 def _dues_us(rows: pa.Table) -> Integers:

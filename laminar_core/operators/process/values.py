@@ -12,6 +12,7 @@ from pyarrow.compute import call_function
 from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.process.keys import Keys
+from laminar_core.operators.process.timers import least_of_all
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.keyed_rows import KeyedRows, PinnedRows, RowLayout
 from laminar_core.state.named_tables import TableLayout
@@ -185,7 +186,12 @@ class KeyedValues:
 
     def restore(self, rows: pa.Table) -> None:
         """Take rows from a checkpoint; later ones replace earlier ones."""
+        self._removed_before += rows.column(self.layout.name).null_count
         self._rows.replace(rows)
+
+    def restore_mark(self, expired_us: Sequence[int | None]) -> None:
+        """Continue from where all subtasks of a checkpoint had come to."""
+        self.expired_us = least_of_all(expired_us)
 
     def _unexpired(self, rows: pa.Table, *, settled: bool) -> pa.Table:
         assert self.expired_us is not None, "it is set before"

@@ -15,7 +15,7 @@ from laminar_core.operators.base import Snapshot
 from laminar_core.operators.keyed import owned_key_groups
 from laminar_core.operators.process.subtask import ProcessSubtask
 from laminar_core.operators.process.values import ValueState
-from laminar_core.protocol.types import WATERMARK_END_US
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from tests.operators.process.processes import (
     NOTED,
     SECOND_US,
@@ -179,6 +179,23 @@ def joined(chains: Sequence[Sequence[Snapshot]]) -> list[Snapshot]:
             for chain in chains
         ]
     )
+
+
+def test_a_chain_that_goes_on_after_a_restore_keeps_what_has_fired_and_expired() -> None:
+    """What the runtime does with an equal number of workers: the restored rows are no change."""
+    subtask = opened(Forgetful())
+    list(subtask.process(rows(("a", 1, 1))))
+    list(subtask.on_watermark(40 * SECOND_US))
+    again = opened(Forgetful())
+    again.restore(readable([cut(subtask)]))
+    again.snapshot_changes(CheckpointId(1))
+    later = cut(again, changes=True)
+    assert later.expired_us == {"count": 40 * SECOND_US - 1}
+    timed = opened(Remember())
+    list(timed.on_watermark(40 * SECOND_US))
+    other = opened(Remember())
+    other.restore(readable([cut(timed)]))
+    assert cut(other, changes=True).expired_us["event-timers"] == 40 * SECOND_US
 
 
 def test_timers_by_the_clock_fire_when_it_has_come_so_far() -> None:

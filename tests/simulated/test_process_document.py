@@ -1,0 +1,88 @@
+"""The process function of docs/process.md does what the page says, whatever fails."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+
+from laminar_core.driver.events import CheckpointCompleted
+from laminar_core.pipeline import Pipeline
+from laminar_core.store import read_operator, table_names
+from laminar_core.testing.campaign import draw, simulate_setting
+from laminar_core.testing.jobs import Job, Row, with_ledgers
+from laminar_core.testing.memory_source import MemorySource
+from laminar_core.testing.simulation import Simulation
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "process.md").read_text()
+MINUTE_US = 60_000_000
+LIMIT_US = 15 * MINUTE_US
+ORDERS = 60
+TIME = pa.timestamp("us", tz="UTC")
+
+
+def rows() -> list[Row]:
+    """An order each minute; paid at once, late, much later or never. Rows come in disorder."""
+    random = Random(3)
+    found: list[Row] = []
+    for order in range(ORDERS):
+        at = order * MINUTE_US
+        found.append({"order": order, "what": "placed", "at": at})
+        paid_after = random.choice([1, 14, 15, 16, 40, None])
+        if paid_after is not None:
+            found.append({"order": order, "what": "paid", "at": at + paid_after * MINUTE_US})
+    return sorted(found, key=lambda row: row["at"] + random.randrange(4 * MINUTE_US))
+
+
+def overdue_job(parallelism: int) -> Job:
+    del parallelism
+    program, use = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)[:2]
+    schema = pa.schema([("order", pa.int64()), ("what", pa.string()), ("at", TIME)])
+    table = pa.Table.from_pylist(rows(), schema=schema)
+    p = Pipeline("overdue")
+    source = p.source("in", MemorySource([table], batch_rows=5), rows_per_second=400)
+    names: dict = {"rows": source}
+    exec(compile(program + use, "docs/process.md", "exec"), names)
+    paid = {row["order"]: row["at"] for row in rows() if row["what"] == "paid"}
+    due = {order: order * MINUTE_US + LIMIT_US for order in range(ORDERS)}
+    late = [order for order in due if paid.get(order, due[order]) >= due[order]]
+    times = pa.array([due[order] for order in late]).cast(TIME).to_pylist()
+    expected = [{"order": o, "due": at} for o, at in zip(late, times, strict=True)]
+    assert 0 < len(expected) < ORDERS
+    return with_ledgers(p, {"out": (names["late"], expected)})
+
+
+def test_orders_that_were_not_paid_in_time_are_found_exactly_once() -> None:
+    disasters = ("rescale", "worker-crash", "rescale")
+    settings = [replace(draw(seed, losses=()), disasters=disasters) for seed in range(4)]
+    reports = [simulate_setting(setting, overdue_job) for setting in settings]
+    assert [report.violations for report in reports if not report.passed] == []
+    assert sum(report.hits.get("rescale", 0) for report in reports)
+
+
+def test_its_state_is_read_as_tables() -> None:
+    simulation = Simulation(overdue_job(2).plan, parallelism=2)
+    read: list[tuple[tuple[str, ...], int]] = []
+
+    def look() -> None:
+        files = simulation.store.parts
+        manifest = simulation.store.manifests.read(simulation.store.manifests.ids()[-1])
+        placed = read_operator(files, manifest, "overdue", "placed")
+        timers = read_operator(files, manifest, "overdue", "event-timers")
+        if placed is not None and timers is not None:
+            assert placed.column("placed").null_count == 0
+            assert placed.num_rows == timers.num_rows > 0, "each open order has its timer"
+            read.append((table_names("overdue", manifest), placed.num_rows))
+
+    for number in range(1, 4):
+        simulation.when(CheckpointCompleted, look, number)
+    simulation.run()
+    assert read
+    assert read[-1][0] == ("event-timers", "paid", "placed")
+
+
+def test_pieces_of_the_page_are_programs() -> None:
+    for piece in re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL):
+        if not piece.startswith(" "):
+            compile(piece, "docs/process.md", "exec")

@@ -45,6 +45,7 @@ RUN_BY = {
     "operations.md": "tests/orchestration/test_operations.py",
     "orchestration.md": "tests/test_pages.py",
     "pipelines.md": "tests/test_pages.py",
+    "process.md": "tests/simulated/test_process_document.py",
     "protocol-proofs.md": "tests/test_pages.py",
     "reading.md": "tests/spark/test_reading.py",
     "recovery.md": "tests/test_pages.py",

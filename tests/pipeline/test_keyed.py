@@ -1,12 +1,13 @@
 """Keyed streams: with windows and without."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators import agg, windows
+from laminar_core.operators import ValueState, agg, windows
 from laminar_core.operators.base import SubtaskContext
 from laminar_core.pipeline import Pipeline, Stream
 from laminar_core.plan.plan import Keyed
@@ -115,3 +116,61 @@ def test_users_aggregates_travel_to_the_workers_and_stay_what_they_are() -> None
     [combined] = combine.open(context, batch.schema).process(batch)
     [result] = merge.open(context, combined.schema).process(combined)
     assert result.to_pylist() == [{"v": 1, "longest": "aa"}]
+
+
+def count(rows, keys, state, timers):
+    del rows, timers
+    counts = state["n"].get(keys).fill_null(0).to_numpy() + np.bincount(keys.of_row)
+    state["n"].put(keys, counts)
+    return pa.record_batch([keys.column("k"), pa.array(counts)], names=["k", "n"])
+
+
+COUNTED = pa.schema([("k", pa.string()), ("n", pa.int64())])
+
+
+class Alarm:
+    state = {"n": ValueState(pa.int64(), ttl="1 hour")}  # noqa: RUF012 - as users write it
+    schema = COUNTED
+
+    def process(self, rows, keys, state, timers):
+        del rows, state
+        timers.set(keys, keys.times_us)
+
+    def on_timer(self, due, keys, state, timers):
+        del due, keys, state, timers
+
+
+def test_a_function_is_a_process_with_the_schema_and_state_given() -> None:
+    p, stream = rows()
+    counted = stream.key_by("k").process(
+        "c", count, schema=COUNTED, state={"n": ValueState(pa.int64())}
+    )
+    assert counted.schema == COUNTED
+    counted.sink("out", CollectSink())
+    plan = p.plan()
+    [edge] = plan.edges
+    assert edge.partitioning == Keyed(("k",))
+    assert cloudpickle.loads(cloudpickle.dumps(plan)).descriptions() == plan.descriptions()
+
+
+def test_a_process_takes_the_watermarks_column_and_late_rows_are_a_side_output() -> None:
+    _, stream = rows()
+    alarms = stream.watermark("ts").key_by("k").process("alarm", Alarm())
+    assert alarms.side("late").schema == stream.schema
+    assert alarms.event_time is None
+    assert stream.key_by("k").process("by-hand", Alarm(), time="ts").schema == COUNTED
+
+
+@pytest.mark.parametrize(
+    ("process", "given", "problem"),
+    [
+        (Alarm(), {}, "need event time: call watermark"),
+        (Alarm(), {"time": "ts", "schema": COUNTED}, "declares its schema and state itself"),
+        (Alarm, {"time": "ts"}, "is a class: pass an instance of it"),
+        (count, {}, "is a function: pass the schema of what it emits"),
+    ],
+)
+def test_a_process_that_is_not_whole_is_refused(process, given, problem: str) -> None:
+    _, stream = rows()
+    with pytest.raises(ConfigurationError, match=problem):
+        stream.key_by("k").process("p", process, **given)

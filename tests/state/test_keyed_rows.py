@@ -236,3 +236,40 @@ def test_totals_by_floats_and_structs() -> None:
     stored = again.pin().stored_table(8)
     both = newest_rows([rows.pin().stored_table(8), stored], keys, layout.stored_schema)
     assert both.column("count(*)").to_pylist() == [2, 2, 2]
+
+
+PLAIN = RowLayout(("k",), (), pa.schema([("k", pa.string()), ("v", pa.int64())]))
+
+
+def plain(**values: int) -> pa.Table:
+    return pa.table({"k": [*values], "v": [*values.values()]}, schema=PLAIN.schema)
+
+
+def test_rows_are_looked_up_for_those_keys_that_have_one() -> None:
+    rows = KeyedRows(PLAIN)
+    assert rows.look_up(plain(a=0).select(["k"]))[1].num_rows == 0
+    rows.replace(plain(a=1, b=2))
+    rows.replace(plain(b=3))
+    at, found = rows.look_up(plain(x=0, b=0, a=0).select(["k"]))
+    assert at.tolist() == [1, 2]
+    assert found.column("v").to_pylist() == [3, 1]
+
+
+def test_forgotten_rows_are_no_change_and_changes_stay_changes() -> None:
+    rows = KeyedRows(PLAIN)
+    rows.replace(plain(a=1, b=2, c=3))
+    rows.take_changes()
+    rows.replace(plain(b=4, d=5))
+    seen: dict[bool, list[str]] = {}
+
+    def kept(table: pa.Table, *, settled: bool) -> pa.Table:
+        seen[settled] = sorted(table.column("k").to_pylist())
+        return table.filter(pa.array([key != "a" for key in table.column("k").to_pylist()]))
+
+    rows.forget(kept)
+    assert seen == {True: ["a", "c"], False: ["b", "d"]}
+    assert len(rows) == 3
+    changes = rows.take_changes().stored_table(8)
+    assert sorted(changes.column("k").to_pylist()) == ["b", "d"]
+    rows.replace(plain(a=7))
+    assert sorted(rows.rows().column("v").to_pylist()) == [3, 4, 5, 7]

@@ -138,3 +138,14 @@ def test_of_sessions_that_touch_the_last_version_counts_and_expired_ones_are_gon
             (1, None, 3, 9, 1),
         ]
     assert key_columns(description, SESSIONS, "open") == ("key", "window_start")
+
+
+def test_a_key_whose_newest_row_says_that_it_has_nothing_is_left_out_by_readers_alone() -> None:
+    removable = TableLayout("left", SCHEMA, ("key",), "newest", present="value")
+    removed = rows((1, "a", None, 5, 1))
+    merged = values(removable.merge([FIRST, removed], None))
+    assert {line[1]: line[2] for line in merged} == {None: None, "a": None, "c": 1.0}
+    description = {TABLES: described([removable])}
+    assert layout_of("left", SCHEMA, description) == removable
+    read = merged_rows([FIRST, removed], description, None, "left")
+    assert [line[1] for line in values(read)] == ["c"]

@@ -80,7 +80,9 @@ def objects(simulation: Simulation) -> dict[str, bytes | None]:
     return {key: kept.get(key) for key in kept.list("") if not key.startswith(mine)}
 
 
-@pytest.mark.parametrize("name", ["mesh", "two-windows", "copies", "fan-out", "loop", "pairs"])
+@pytest.mark.parametrize(
+    "name", ["mesh", "two-windows", "copies", "fan-out", "loop", "pairs", "process"]
+)
 def test_it_proves_what_was_restored_and_completes_a_checkpoint(name: str) -> None:
     job, simulation = interrupted(name, checkpoints=2)
     before, rows = objects(simulation), {n: ledger.rows() for n, ledger in job.ledgers.items()}

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,13 +42,13 @@ class WindowsByHand:
     is open is a list, and is removed when it is empty.
     """
 
-    state: ClassVar[Mapping[str, ValueState]] = {
+    state: Mapping[str, ValueState] = {
         "open": ValueState(
             pa.list_(pa.struct([("start", pa.int64()), ("n", pa.int64()), ("sum", pa.int64())]))
         ),
         "streak": ValueState(pa.int64(), ttl="15 seconds"),
     }
-    schema: ClassVar[pa.Schema] = pa.schema(
+    schema: pa.Schema = pa.schema(
         [
             ("key", pa.string()),
             ("start", pa.int64()),
@@ -63,7 +62,8 @@ class WindowsByHand:
     def process(self, rows: pa.RecordBatch, keys: Keys, state: KeyedState, timers: Timers) -> None:
         """Add the rows to what is open."""
         for key, mine in keys.each(rows):
-            found = {one["start"]: one for one in state["open"][key] or []}
+            before: list[Row] = state["open"][key] or []
+            found: dict[int, Row] = {one["start"]: one for one in before}
             for row in rows_of([pa.Table.from_batches([mine])]):
                 time_us = int(row["ts"].timestamp() * SECOND_US)
                 start = time_us - time_us % WINDOW_US
@@ -97,8 +97,8 @@ class WindowsByHand:
 class HoldByClock:
     """Holds ids until a short time has passed by the clock, and emits them then."""
 
-    state: ClassVar[Mapping[str, ValueState]] = {"held": ValueState(pa.list_(pa.int64()))}
-    schema: ClassVar[pa.Schema] = pa.schema([("key", pa.string()), ("id", pa.int64())])
+    state: Mapping[str, ValueState] = {"held": ValueState(pa.list_(pa.int64()))}
+    schema: pa.Schema = pa.schema([("key", pa.string()), ("id", pa.int64())])
 
     def process(self, rows: pa.RecordBatch, keys: Keys, state: KeyedState, timers: Timers) -> None:
         """Hold the rows."""
@@ -111,7 +111,7 @@ class HoldByClock:
     ) -> pa.RecordBatch:
         """Emit what is held."""
         del due, timers
-        held = state["held"].get(keys).to_pylist()
+        held: list[list[int] | None] = state["held"].get(keys).to_pylist()
         state["held"].put(keys, [None] * len(keys))
         lengths = [len(ids or []) for ids in held]
         names = keys.column("key").take(pa.array(np.repeat(np.arange(len(keys)), lengths)))

@@ -1,4 +1,4 @@
-"""What a process function declares: names, event time, and whether old state fits."""
+"""Declarations of a process function: names, event time, and whether old state fits."""
 
 # ruff: noqa: ARG002 - classes as users write them
 

@@ -182,7 +182,7 @@ def joined(chains: Sequence[Sequence[Snapshot]]) -> list[Snapshot]:
 
 
 def test_a_chain_that_goes_on_after_a_restore_keeps_what_has_fired_and_expired() -> None:
-    """What the runtime does with an equal number of workers: the restored rows are no change."""
+    """With an equal number of workers, the runtime takes the restored rows for unchanged."""
     subtask = opened(Forgetful())
     list(subtask.process(rows(("a", 1, 1))))
     list(subtask.on_watermark(40 * SECOND_US))

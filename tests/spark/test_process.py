@@ -1,0 +1,85 @@
+"""Process functions in real Spark: a worker dies after checkpoints, and the output is exact."""
+
+import os
+import random
+import signal
+from pathlib import Path
+from queue import SimpleQueue
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from laminar_core.connectors.collect import CollectSink
+from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence, UniformInt
+from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
+from laminar_core.driver.restart import FixedDelay
+from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.testing.jobs import normal, totals
+from laminar_core.testing.process_jobs import HoldByClock, WindowsByHand, streaks
+
+pytestmark = pytest.mark.spark
+
+ROWS, KEYS = 3_000, 40
+SOURCE = DatagenSource(
+    {
+        "id": Sequence(),
+        "number": UniformInt(0, KEYS),
+        "ts": EventTime(1_700_000_000_000_000, step_us=100_000),
+    },
+    rows=ROWS,
+    splits=2,
+    batch_rows=50,
+    seed=2,
+)
+
+
+def keyed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    row_id, number, ts = batch.columns
+    columns = {"id": row_id, "key": number.cast(pa.string()), "value": number, "ts": ts}
+    return pa.record_batch(columns)
+
+
+def process_job() -> Pipeline:
+    p = Pipeline("process")
+    schema = keyed(SOURCE.rows_between(0, 1)).schema
+    read = p.source("in", SOURCE, rows_per_second=1_000).map(keyed, schema=schema)
+    held = read.key_by("key").process("hold", HoldByClock())
+    held.sink("held", CollectSink())
+    ended = read.watermark("ts").key_by("key").process("by-hand", WindowsByHand())
+    return ended.sink("out", CollectSink())
+
+
+def test_a_worker_dies_and_every_window_and_row_is_there_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events: SimpleQueue[JobEvent] = SimpleQueue()
+    running = process_job().start(
+        spark,
+        checkpoint=CheckpointConfig(
+            str(tmp_path / "store"), interval="100 milliseconds", alignment="unaligned"
+        ),
+        run=RunConfig(workers=2, restart=FixedDelay(attempts=100)),
+        listener=events.put,
+    )
+    pids: tuple[int, ...] = ()
+    completed = 0
+    while completed < 4:
+        event = events.get(timeout=60)
+        if isinstance(event, WorkersRunning):
+            pids = event.pids
+        elif isinstance(event, CheckpointCompleted):
+            completed += 1
+    os.kill(random.Random(3).choice(pids), signal.SIGKILL)
+    result = running.result(timeout_s=120)
+
+    assert result.generations == 2
+    assert result.rows_late == 0
+    rows = keyed(SOURCE.rows_between(0, ROWS)).to_pylist()
+    out = [
+        {name: row[name] for name in ("key", "start", "count", "total", "streak")}
+        for row in result.collected["out"].to_pylist()
+    ]
+    assert normal(out) == normal(streaks(totals(rows)))
+    found = result.collected["held"].to_pylist()
+    assert normal(found) == normal([{"key": row["key"], "id": row["id"]} for row in rows])

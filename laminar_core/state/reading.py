@@ -129,8 +129,13 @@ def accumulator_of(column: pa.Field) -> Accumulator:
     return _Named(function, None if inner == "*" else inner, name_in_table=column.name)
 
 
-def unmergeable_columns(schema: pa.Schema) -> list[str]:
-    """Return the columns whose state becomes null where several pieces would have to be merged."""
+def unmergeable_columns(schema: pa.Schema, name: str = "") -> list[str]:
+    """Return the columns whose state becomes null where several pieces would have to be merged.
+
+    Rows of a table with a name are chosen or counted; nothing in them is merged.
+    """
+    if name:
+        return []
     return [
         column.name
         for column in schema

@@ -67,7 +67,7 @@ def compare_operator(
     parts: list[Difference] = []
     for old, new in map(_both, _tables(files, before, after, operator_id, table)):
         keys = key_columns(new_text or old_text or {}, new.schema, table)
-        if lost := unmergeable_columns(new.schema):
+        if lost := unmergeable_columns(new.schema, table):
             notes.append(f"{', '.join(lost)}: null where only the user's code could merge it")
         if problem := _incomparable(old, new, keys):
             notes.append(f"{problem}: it had {old.num_rows:,} rows and has {new.num_rows:,}")

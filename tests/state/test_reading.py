@@ -169,6 +169,7 @@ def test_state_of_a_users_aggregate_is_null_where_it_is_in_pieces():
     partial, spec = window_specs((agg.count(), agg.user(Longest(), "v", name="x")))
     tables, whole = cuts(partial, spec, (None, None))
     assert unmergeable_columns(tables[0].schema) == ["user_longest(v)"]
+    assert unmergeable_columns(tables[0].schema, "sessions") == [], "the newest row counts there"
     found = merged_rows(tables, spec.describe(), finished_us(spec, whole))
     keys = key_columns(spec.describe(), found.schema)
     pieces = [as_dict(table, keys) for table in tables]

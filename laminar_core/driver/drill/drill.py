@@ -238,7 +238,7 @@ class Drill:
                     rows = read_rows(self._scratch.parts, manifest, entry, name)
                     assert rows is not None, "it has segments"
                     total += content_of([rows], name)
-                    mergeable = mergeable and not unmergeable_columns(rows.schema)
+                    mergeable = mergeable and not unmergeable_columns(rows.schema, name)
         return total, mergeable
 
 

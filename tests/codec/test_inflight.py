@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_core.codec import inflight
-from laminar_core.codec.inflight import Expected, InflightEncoder, decode, join, row_count
+from laminar_core.codec.inflight import (
+    Expected,
+    InflightEncoder,
+    decode,
+    join,
+    row_count,
+    schema_of,
+)
 from laminar_core.errors import (
     CheckpointDeclined,
     CorruptCheckpointError,
@@ -96,6 +103,13 @@ def test_every_channel_comes_back_in_order(channel, compression, input_id) -> No
     for element in found:
         if isinstance(element, Batch):
             assert element.data.schema.equals(schema, check_metadata=True)
+
+
+def test_the_columns_of_a_file_are_known_without_its_rows() -> None:
+    assert schema_of(file(ELEMENTS)).equals(SCHEMA)
+    assert schema_of(file([])).equals(SCHEMA)
+    with pytest.raises(CorruptCheckpointError, match="checksum"):
+        schema_of(file(ELEMENTS)[:-1] + b"?")
 
 
 def test_rows_without_columns_are_counted() -> None:

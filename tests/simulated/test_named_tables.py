@@ -165,11 +165,11 @@ def test_a_drill_notices_rows_of_a_table_that_are_missing(monkeypatch: pytest.Mo
 
 def test_a_table_with_other_columns_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = interrupted()
-    changed = outer_join.RIGHT.schema.set(3, pa.field("said", pa.large_string()))
+    changed = outer_join.RIGHT.schema.set(3, pa.field("said", pa.binary()))
     other = TableLayout("right", changed, ("key",), "append")
     monkeypatch.setitem(LAYOUTS, "right", other)
     with pytest.raises(
-        IncompatibleStateError, match=r"table right of join .*said was string, is large_string"
+        IncompatibleStateError, match=r"table right of join .*said was string, is binary"
     ):
         simulation.run(take_over=True)
     monkeypatch.delitem(LAYOUTS, "right")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from laminar_core.connectors import read_committed
+from laminar_core.jobs import comparison
 from laminar_core.jobs.loop import ATTEMPT_FEE_CENTS, ATTEMPTS_MAX, SUCCESS_PERCENT
 from laminar_core.operators import hash_columns
 
@@ -41,9 +42,7 @@ def _succeeds(columns: list[pa.Array], rows: int, attempt: int) -> np.ndarray:
 
 def in_order(table: pa.Table) -> pa.Table:
     """Return the rows sorted by all columns, so that tables with equal rows are equal."""
-    plain = table.select(PAYMENT + OUTCOME)
-    plain = plain.set_column(0, "merchant", plain.column("merchant").cast(pa.string()))
-    return plain.sort_by([(name, "ascending") for name in PAYMENT + OUTCOME]).combine_chunks()
+    return comparison.in_order(table, PAYMENT + OUTCOME)
 
 
 @click.command()
@@ -53,10 +52,7 @@ def main(payments: Path, output: Path) -> None:
     """Compare OUTPUT, written by jobs/loop.py, with the answer for PAYMENTS."""
     expected = in_order(settlements(pq.read_table(payments)))
     found = in_order(read_committed(str(output)))
-    if not found.equals(expected):
-        click.echo(f"{found.num_rows:,} settlements differ from {expected.num_rows:,} expected")
-        raise SystemExit(1)
-    click.echo(f"{found.num_rows:,} settlements, exactly as expected")
+    comparison.report(found, expected, "settlements")
 
 
 if __name__ == "__main__":

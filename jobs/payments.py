@@ -7,11 +7,9 @@ laminar run jobs/payments.py --set input=kafka://localhost:9092/payments \
   --set output=kafka://localhost:9092/totals --store build/checkpoints
 """
 
-from urllib.parse import SplitResult, urlsplit
-
 import pyarrow as pa
 
-from laminar_core.connectors import KafkaSink, KafkaSource, ParquetSink, ParquetSource, Sink, Source
+from laminar_core.jobs.addresses import sink_at, source_at
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline, Stream
 
@@ -34,11 +32,11 @@ def pipeline(input: str, output: str, rows_per_second: float | None = None) -> P
     objects of JSON, with the merchant as key. ``rows_per_second`` paces the source; None reads as
     fast as it can.
     """
-    source = payments_source(input, rows_per_second)
+    source = source_at(input, PAYMENT, rows_per_second)
     payments = Pipeline("payments")
     rows = payments.source("payments", source, rows_per_second=rows_per_second)
     totals = totals_per_merchant(rows.watermark("paid_at", max_delay="1 minute"))
-    totals.sink("totals", totals_sink(output))
+    totals.sink("totals", sink_at(output, key="merchant"))
     return payments
 
 
@@ -56,31 +54,3 @@ def totals_per_merchant(payments: Stream) -> Stream:
             agg.avg("amount_cents", name="average_cents"),
         )
     )
-
-
-def payments_source(address: str, rows_per_second: float | None) -> Source:
-    """Return the source of payments at a path or in a topic."""
-    # A paced source reads twenty small batches a second, so that its pace is even.
-    batch_rows = 131_072 if rows_per_second is None else max(int(rows_per_second) // 20, 1)
-    parts = urlsplit(address)
-    if not _is_topic(parts):
-        return ParquetSource(address, batch_rows=batch_rows)
-    return KafkaSource(
-        parts.netloc,
-        parts.path.strip("/"),
-        PAYMENT,
-        until="latest" if parts.query == "until=latest" else None,
-        batch_messages=min(batch_rows, 10_000),
-    )
-
-
-def totals_sink(address: str) -> Sink:
-    """Return the sink of totals at a path or in a topic."""
-    parts = urlsplit(address)
-    if not _is_topic(parts):
-        return ParquetSink(address)
-    return KafkaSink(parts.netloc, parts.path.strip("/"), key="merchant")
-
-
-def _is_topic(parts: SplitResult) -> bool:
-    return parts.scheme == "kafka"

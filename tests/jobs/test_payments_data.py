@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from laminar_core.connectors.discovery import first_splits
 from laminar_core.connectors.parquet_source import ParquetSource
 from laminar_core.errors import ConfigurationError
-from laminar_core.jobs import payments_data
+from laminar_core.jobs import data_sets
 from laminar_core.jobs.payments_data import main, write_payments
 
 SMALL = {"rows": 1_000, "files": 3, "merchants": 20}
@@ -92,8 +92,8 @@ def test_more_files_than_rows_are_no_trouble(tmp_path):
 
 
 def test_row_groups_are_cut_at_their_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(payments_data, "ROW_GROUP_ROWS", 150)
-    monkeypatch.setattr(payments_data, "CHUNK_ROWS", 40)
+    monkeypatch.setattr(data_sets, "ROW_GROUP_ROWS", 150)
+    monkeypatch.setattr(data_sets, "CHUNK_ROWS", 40)
     write_payments(tmp_path / "x", **SMALL | {"files": 2})
     counts = first_splits(ParquetSource(tmp_path / "x"))["rows_total"].to_pylist()
     assert counts == [150, 150, 150, 50] * 2

@@ -1,4 +1,4 @@
-"""A small payments job with a known answer, run in this process or as a driver of its own."""
+"""A small payments job with a known answer, in this process or as a driver; a kill of a worker."""
 
 import json
 import os
@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from laminar_core.connectors.parquet_commit import read_committed
+from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
 from laminar_core.jobs.payments_data import write_payments
 
 ROOT = Path(__file__).parent.parent.parent
@@ -121,3 +123,14 @@ class Driver:
             if found["event"] == event:
                 return found
         raise AssertionError(f"the driver ended before {event}, exit code {self.process.wait()}")
+
+
+def kill_after_checkpoint(events: SimpleQueue[JobEvent], number: int) -> None:
+    """Kill the second worker once so many checkpoints are complete."""
+    pids: tuple[int, ...] = ()
+    while number:
+        event = events.get(timeout=60)
+        if isinstance(event, WorkersRunning):
+            pids = event.pids
+        number -= isinstance(event, CheckpointCompleted)
+    os.kill(pids[1], signal.SIGKILL)

@@ -1,8 +1,6 @@
 """A loop in real Spark tasks, one of which is killed while rows go round."""
 
-import os
 import re
-import signal
 import sys
 from pathlib import Path
 from queue import SimpleQueue
@@ -12,13 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from laminar_core.connectors.parquet_commit import read_committed
-from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
+from laminar_core.driver.events import JobEvent
 from laminar_core.jobs.loop import pipeline
 from laminar_core.jobs.loop_data import in_order, settlements
 from laminar_core.jobs.payments_data import write_payments
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from laminar_core.store.checkpoint_store import CheckpointStore
-from tests.spark.jobs_under_test import Driver
+from tests.spark.jobs_under_test import Driver, kill_after_checkpoint
 
 pytestmark = pytest.mark.spark
 
@@ -52,16 +50,6 @@ def test_a_killed_worker_leaves_the_output_of_a_loop_exact(
     manifests = [opened.manifests.read(n) for n in opened.manifests.ids()]
     logged = [e for m in manifests for e in m.inflight_data if e.edge.feedback]
     assert logged, "no checkpoint met a row on its way back"
-
-
-def kill_after_checkpoint(events: "SimpleQueue[JobEvent]", number: int) -> None:
-    pids: tuple[int, ...] = ()
-    while number:
-        event = events.get(timeout=60)
-        if isinstance(event, WorkersRunning):
-            pids = event.pids
-        number -= isinstance(event, CheckpointCompleted)
-    os.kill(pids[1], signal.SIGKILL)
 
 
 def answer(payments: Path):

@@ -172,6 +172,7 @@ GUARDED_READERS = {
     "laminar_core/cli/savepoint_create.py": "reads what its user gives it, in a command",
     "laminar_core/connectors/parquet_commit.py": "reads what the sink wrote and listed",
     "jobs/loop_data.py": "writes its own input",
+    "jobs/slippage_answer.py": "reads what slippage_data wrote",
     "jobs/data_sets.py": "writes",
     "examples/oracle.py": "reads the output of its own job",
     "benchmarks/topics/client.py": "reads messages that the benchmark wrote",

@@ -29,4 +29,18 @@ LOOP = StreamSpec(
     description="Payments that failed are charged again until they are settled, in a loop.",
 )
 
-STREAMS = (PAYMENTS, LOOP)
+SLIPPAGE = StreamSpec(
+    name="slippage",
+    program=ROOT / "jobs" / "slippage.py",
+    arguments={
+        "input": "datagen",
+        "output": str(DEMO / "slippage"),
+        "rows": "5000000",
+        "rows_per_second": "50000",
+    },
+    checkpoints=CheckpointPolicy(interval="1 second"),
+    owner="team:trading",
+    description="Slippage of generated trades against the last quote, per symbol and minute.",
+)
+
+STREAMS = (PAYMENTS, LOOP, SLIPPAGE)

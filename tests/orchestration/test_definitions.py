@@ -10,7 +10,7 @@ import yaml
 from laminar_core.orchestration.definitions import defs
 from laminar_core.orchestration.streams import ROOT
 
-STREAMS = ("payments", "loop")
+STREAMS = ("payments", "loop", "slippage")
 
 
 def test_the_definitions_load() -> None:

@@ -73,7 +73,8 @@ def test_topics_are_read_and_written_as_files_are(
     output = new_topic()
     name = f"{output}-market"
     topics = [NewTopic(f"{name}-{part}", 1, 1) for part in ("trades", "quotes")]
-    for created in AdminClient({"bootstrap.servers": kafka}).create_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": kafka})
+    for created in admin.create_topics(topics).values():
         created.result(30)
     for part, schema, rows in (
         ("trades", TRADE, trades_of(market)),

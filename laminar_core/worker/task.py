@@ -207,8 +207,7 @@ class Task:
         self.room, self.rows_passed = OutputRoom(parts.outputs, clock), self._chain.rows_passed
         self._firing = Firing(self._chain, clock, self.room.is_there)
         self.timed = TimedOperators(parts.operators, self._chain, clock)
-        self._turn = 0
-        self._unit = WorkUnit()
+        self._turn, self._unit = 0, WorkUnit()
         self._pauses = set[Pause]()
         self._renewals: set[str] = set()
         """Operators whose stored files are lost."""

@@ -14,6 +14,7 @@ halves upwards. Sums are then exact, whatever the order of rows. The volume-weig
 window is their quotient, rounded in the same way. An overflow stops the job.
 """
 
+from datetime import timedelta
 from decimal import Decimal
 
 import numpy as np
@@ -45,7 +46,7 @@ QUOTE = pa.schema(
 )
 """The columns of messages, which are objects of JSON."""
 
-QUOTE_AGE_MAX = "30 seconds"
+QUOTE_AGE_MAX = timedelta(seconds=30)
 """A trade whose last quote is older has no price to be compared with."""
 
 GENERATED = "datagen"

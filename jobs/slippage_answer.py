@@ -6,6 +6,7 @@ compares what the job wrote with it. ``pandas.merge_asof`` takes the last of the
 time, so they are sorted by their values: the greatest is last, as the job has it.
 """
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ import pyarrow.parquet as pq
 from laminar_core.connectors import read_committed
 from laminar_core.jobs import comparison
 from laminar_core.jobs.slippage import BASIS_POINTS, PPM, QUOTE_AGE_MAX, basis_points
-from laminar_core.units import duration_us
 
 Integers = npt.NDArray[np.int64]
 NONE = -1
@@ -106,7 +106,7 @@ def last_quotes(trades: pa.Table, quotes: pa.Table) -> Integers:
         )
         for rows, time in ((trades, "traded_at"), (quotes, "quoted_at"))
     )
-    age_max_us = duration_us(QUOTE_AGE_MAX)
+    age_max_us = QUOTE_AGE_MAX // timedelta(microseconds=1)
     merged: Any = pd.merge_asof(  # pyright: ignore[reportUnknownMemberType] - as pandas has it
         left, right, on="time_us", by="symbol", tolerance=age_max_us, suffixes=("_of_trade", "")
     )

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import click
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from laminar_core.connectors import DatagenSource, EventTime, UniformInt, ZipfKey
-from laminar_core.connectors.datagen import Field, Rows, random_bits
 from laminar_core.jobs.data_sets import (
     MICROSECONDS,
     Part,
@@ -29,6 +29,7 @@ from laminar_core.jobs.data_sets import (
     write_data_set,
 )
 
+Rows = npt.NDArray[np.int64]
 QUOTES_PER_TRADE = 4
 MICROSECONDS_PER_MS = 1_000
 GENERATOR_VERSION = 1
@@ -46,8 +47,8 @@ class Side:
 
     def column(self, rows: Rows, key: int) -> pa.Array:
         """Return the values of ``rows``."""
-        sides = (random_bits(rows, key) % np.uint64(2)).astype(np.int32)
-        return pa.DictionaryArray.from_arrays(pa.array(sides), pa.array(["buy", "sell"]))
+        sides = UniformInt(0, 2).column(rows, key).cast(pa.int32())
+        return pa.DictionaryArray.from_arrays(sides, pa.array(["buy", "sell"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Market:
 
     def trades_source(self) -> DatagenSource:
         """Return the trades as generated rows."""
-        fields: dict[str, Field] = {
+        fields = {
             "symbol": self._symbol(),
             "side": Side(),
             "price_cents": UniformInt(9_900, 10_101),
@@ -112,7 +113,7 @@ class Market:
 
     def quotes_source(self) -> DatagenSource:
         """Return the quotes as generated rows."""
-        fields: dict[str, Field] = {
+        fields = {
             "symbol": self._symbol(),
             "bid_cents": UniformInt(9_900, 10_000),
             "ask_cents": UniformInt(10_000, 10_101),

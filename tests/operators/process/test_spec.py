@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.loops import acts_on_event_time
+from laminar_core.operators.base import needs_event_time
 from laminar_core.operators.process.spec import FunctionProcess, ProcessRows
 from laminar_core.operators.process.values import ValueState
 from tests.operators.process.processes import INPUT, NOTED, Forgetful, Remember, Reminders
@@ -69,13 +69,13 @@ def with_state(name: str) -> FunctionProcess:
 def test_timers_and_times_to_live_need_event_time(process) -> None:
     with pytest.raises(ConfigurationError, match="'mine' need event time: call watermark"):
         spec(process).output_schema(INPUT)
-    assert acts_on_event_time(spec(process))
+    assert needs_event_time(spec(process))
     assert spec(process).side_outputs(INPUT) == {"late": INPUT}
 
 
 def test_without_them_no_row_is_late_and_it_can_be_in_a_loop() -> None:
     assert spec(Reminders()).output_schema(INPUT) == NOTED
-    assert not acts_on_event_time(spec(Reminders(), time_column="ts"))
+    assert not needs_event_time(spec(Reminders(), time_column="ts"))
     assert spec(Reminders(), time_column="ts").side_outputs(INPUT) == {}
 
 

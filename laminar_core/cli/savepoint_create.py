@@ -60,7 +60,9 @@ def create(  # noqa: PLR0913 - one parameter per option
     reason: str,
     as_json: bool,
 ) -> None:
-    """Write a savepoint from Parquet files: the first state of a job, or a repaired one.
+    """Write a savepoint from Parquet files.
+
+    It is the first state of a job, or a repaired one.
 
     TARGET builds the pipeline, as for `laminar run`. SAVEPOINT is a new directory or URI; nothing
     is ever overwritten. A file has the columns of the state, without key_group. A source begins at

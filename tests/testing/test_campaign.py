@@ -44,7 +44,7 @@ def test_the_seeds_above_are_worth_something() -> None:
         checkpoints.update(report_of(seed).checkpoints)
     assert hits.keys() == KINDS.keys() | STORE_KINDS.keys()
     assert {"aligned", "switched", "unaligned", "aborted", "declined"} <= checkpoints.keys()
-    settings = [draw(seed) for seed in range(200)]
+    settings = [draw(seed) for seed in range(400)]
     assert {s.scenario for s in settings} == SCENARIOS.keys()
     assert {s.parallelism for s in settings} == {1, 2, 3, 4}
 

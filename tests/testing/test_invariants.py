@@ -24,7 +24,7 @@ from laminar_core.testing.store_disasters import STORE_KINDS
 from laminar_core.worker import segments
 from laminar_core.worker.channels import InputChannel, OutputChannel
 
-SEEDS = range(20)
+SEEDS = range(60)
 """Each mutant is found within so many."""
 
 

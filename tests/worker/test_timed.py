@@ -62,11 +62,13 @@ def test_what_it_emits_is_on_the_side_of_the_barrier_that_its_state_is_on() -> N
     assert made.totals() == [(1, 1_001)]
 
 
-def test_it_waits_while_the_output_has_no_room_and_does_nothing_after_the_end() -> None:
+def test_it_waits_while_the_output_has_no_room_and_does_nothing_after_the_end(
+    monkeypatch,
+) -> None:
     made, alarm = bench(0)
-    made.task._have_room = lambda: False  # type: ignore[method-assign]
+    monkeypatch.setattr(made.task.room, "is_there", lambda: False)
     assert not made.task.work()
-    del made.task._have_room
+    monkeypatch.undo()
     made.arrive(0, EndOfInput())
     made.work()
     alarm.due_ms = 0

@@ -61,6 +61,7 @@ def commands(honest: HonestStore, place: Path) -> list[list[str]]:
     older, newest = str(honest.older_id), str(honest.newest_id)
     of_job = [
         ["status"],
+        ["top", "--once"],
         ["checkpoints", "list", "--all"],
         ["checkpoints", "show"],
         ["checkpoints", "show", older],

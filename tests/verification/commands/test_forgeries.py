@@ -13,7 +13,7 @@ SEEDS = range(6)
 """``python -m verification forgeries 1000`` tries more."""
 WRITING = {"run", "drill", "bench", "simulate", "checkpoint", "stop", "mode"}
 STORELESS = {"config"}
-WRITING_BELOW = {"pin", "unpin", "apply", "take"}
+WRITING_BELOW = {"pin", "unpin", "apply", "take", "create"}
 
 
 @pytest.fixture(scope="module")

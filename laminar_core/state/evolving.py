@@ -122,7 +122,7 @@ def _may_be_null(column: pa.Field, allowed: Allowed) -> bool:
 def _halves(
     before: pa.Schema, began: Iterable[str], together: Iterable[tuple[str, ...]]
 ) -> Iterator[str]:
-    """Yield results of which one part was counted from the start, and another would not be."""
+    """Yield results that would combine an old accumulator with one that begins only now."""
     new = set(began)
     for columns in together:
         if (missing := new & set(columns)) and (there := set(columns) & set(before.names)):

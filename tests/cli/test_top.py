@@ -215,7 +215,7 @@ def test_frames_follow_each_other_until_the_job_ends(job: StoredJob) -> None:
 def test_on_a_terminal_the_screen_ends_with_the_reason(
     cli: CommandLine, job: StoredJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The terminal is told by a function, because what captures the output is none."""
+    """A function says that there is a terminal, because pytest captures the output in a file."""
     beat(job)
     statuses = [read_status(job.store, SystemClock().now_ms())]
     job.store.generations.end(Generation(1), "finished", "")

@@ -288,7 +288,7 @@ def _emitted(rows: Sequence[tuple]) -> pa.RecordBatch:
 
 
 def expected(rows: Sequence[Mapping[str, Any]]) -> Counter[tuple]:
-    """The result of all rows, none of which is late: pairs, left rows alone, numbers of rows."""
+    """Return the pairs, the left rows without a partner, and the row counts, if no row is late."""
     left = [row for row in rows if row["side"] == "left"]
     right = [
         {"key": row["key"], EXPIRES: _us(row["ts"]) + RIGHT_US, "said": f"r{row['value']}"}

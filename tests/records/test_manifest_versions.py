@@ -37,7 +37,7 @@ def incremental() -> CheckpointManifest:
 
 
 def tables() -> CheckpointManifest:
-    """Return a manifest of an operator with tables of different columns, both of which expire."""
+    """Return a manifest of an operator with two tables; their columns differ, and both expire."""
     first, *rest = incremental().subtasks
     names = ("left", "left", "right")
     segments = tuple(

@@ -1,4 +1,4 @@
-"""The slippage job in real Spark tasks, one of which is killed, and as a program."""
+"""The slippage job in real Spark: once with a killed task, and once as a program."""
 
 import sys
 from collections.abc import Callable

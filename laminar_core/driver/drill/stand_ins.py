@@ -98,7 +98,7 @@ def _proven(spec: AnySpec) -> AnySpec:
 
 @dataclass(frozen=True)
 class _Proven(Generic[S]):
-    """What stands in for an operator, whatever its inputs."""
+    """Stands in for an operator with one input or several."""
 
     spec: S
 

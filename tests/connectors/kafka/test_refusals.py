@@ -32,7 +32,7 @@ def place(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 class Throttled:
-    """A client of a name that the broker may throttle, and how often it was told so."""
+    """A client whose name the broker may throttle; it counts how often the broker says so."""
 
     def __init__(self, place: Place, client_id: str) -> None:
         self.count = 0

@@ -175,19 +175,28 @@ def run(settings: RelaySettings) -> int:
     try:
         supervisor.run()
     except LaminarError as error:
-        print(f'{{"event":"refused","code":"{error.code}"}}', flush=True)  # noqa: T201 - see below
-        print(error, file=sys.stderr)  # noqa: T201
+        print_line(f'{{"event":"refused","code":"{error.code}"}}')
+        print(error, file=sys.stderr)  # noqa: T201 - the last words, which a verdict quotes
         return REFUSED_CODE
     return 0
 
 
 def _reach(step: str) -> None:
     """Come to a step of the driver, which says so before it falls asleep."""
-    reach(step, lambda: print('{"event":"asleep"}', flush=True))  # noqa: T201 - as below
+    reach(step, lambda: print_line('{"event":"asleep"}'))
 
 
 def _print(event: JobEvent) -> None:
-    print(event.model_dump_json(), flush=True)  # noqa: T201 - the process that waits reads it
+    print_line(event.model_dump_json())
+
+
+def print_line(line: str) -> None:
+    """Print a line for the process that waits, in one call: several threads have events.
+
+    ``print`` writes the line and its end apart, so those of two threads can come to stand in one.
+    """
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

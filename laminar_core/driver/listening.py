@@ -1,14 +1,19 @@
 """Isolate the job from its listener.
 
-A listener is foreign code in the driver's own threads: it may print to a full disk or a closed
-pipe, or have a bug. None of that may end a job, so the runtime accepts only isolated listeners, and
-the types enforce it.
+A listener is foreign code: it may print to a full disk or a closed pipe, or have a bug. None of
+that may end a job, so the runtime accepts only isolated listeners, and the types enforce it. It may
+also wait, for a terminal that Ctrl-S holds or a pipe that nobody reads. A driver that waited with
+it would take no checkpoint and give no sign of life, so it gets a thread of its own.
 """
 
 import logging
 import threading
+from queue import SimpleQueue
 
-from laminar_core.driver.events import JobEvent, JobListener, ignore
+from laminar_core.driver.events import JobEvent, JobListener, ProgressMade, ignore
+
+WAITING_MAX = 1_000
+"""Events that wait for a listener before further ones about progress are left out."""
 
 _log = logging.getLogger("laminar")
 
@@ -45,6 +50,40 @@ class IsolatedListener:
                 event.event,
                 said,
             )
+
+
+class BackgroundListener:
+    """A thread that passes events on to a listener, one at a time and in their order.
+
+    If more than ``WAITING_MAX`` wait, events about progress are left out: the next one has newer
+    numbers. All others are kept, however long the listener takes.
+    """
+
+    def __init__(self, listener: IsolatedListener) -> None:
+        self._listener = listener
+        self._events: SimpleQueue[JobEvent | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="laminar-listener", daemon=True)
+        self._thread.start()
+
+    @property
+    def failures(self) -> int:
+        """The number of events for which the listener raised an exception."""
+        return self._listener.failures
+
+    def __call__(self, event: JobEvent) -> None:
+        """Pass the event on, and return at once. Called from any thread."""
+        if isinstance(event, ProgressMade) and self._events.qsize() >= WAITING_MAX:
+            return
+        self._events.put(event)
+
+    def close(self) -> None:
+        """Wait until the listener has had all events."""
+        self._events.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (event := self._events.get()) is not None:
+            self._listener(event)
 
 
 def isolated(listener: JobListener) -> IsolatedListener:

@@ -29,7 +29,7 @@ from laminar_core.connectors.base import Sink, Source
 from laminar_core.connectors.formats.bad_rows import BadRowPolicy, OnBadRow
 from laminar_core.connectors.formats.letters import LETTERS, LETTERS_SCHEMA
 from laminar_core.driver.events import JobListener, ignore
-from laminar_core.driver.listening import isolated
+from laminar_core.driver.listening import BackgroundListener, isolated
 from laminar_core.driver.options import JobResult
 from laminar_core.driver.reserve import ReserveKeeper
 from laminar_core.driver.supervisor import Supervisor
@@ -191,7 +191,7 @@ class Pipeline:
         run: RunConfig | None = None,
         listener: JobListener = ignore,
     ) -> "StreamingJob":
-        """Start the job in the background; ``listener`` gets every event, from any thread.
+        """Start the job in the background; ``listener`` gets the events in order, in a thread.
 
         A session that the caller opened is the caller's: if its JVM dies the job fails. One that
         Laminar opened (``OwnSession``) is opened again.
@@ -205,7 +205,7 @@ class Pipeline:
         )
         options = job_options(self.name, _workers(run, session.spark), checkpoint, run)
         store = CheckpointStore.open(options.store_uri, options.job)
-        reported = isolated(listener)
+        reported = BackgroundListener(isolated(listener))
         listener = ReserveKeeper(store, reported)
         if checkpoint.retention is not None:
             listener = checkpoint.retention.applied_to(store, clock, listener, run.actor)

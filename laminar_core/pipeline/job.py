@@ -3,7 +3,7 @@
 import threading
 from concurrent.futures import Future, wait
 
-from laminar_core.driver.listening import IsolatedListener
+from laminar_core.driver.listening import BackgroundListener
 from laminar_core.driver.options import JobResult
 from laminar_core.driver.supervisor import Supervisor
 from laminar_core.metrics.exporter import MetricsExporter
@@ -22,7 +22,7 @@ class StreamingJob:
     def __init__(
         self,
         supervisor: Supervisor,
-        listener: IsolatedListener,
+        listener: BackgroundListener,
         exporter: MetricsExporter | None = None,
     ) -> None:
         self._supervisor = supervisor
@@ -34,18 +34,20 @@ class StreamingJob:
 
     def _run(self) -> None:
         try:
-            result = self._supervisor.run()
+            try:
+                result = self._supervisor.run()
+            finally:
+                self._tell_the_rest()
         except BaseException as error:  # noqa: BLE001 - it is raised again by ``result``
-            self._end_export()
             self._result.set_exception(error)
         else:
-            self._end_export()
             self._result.set_result(result)
 
-    def _end_export(self) -> None:
-        """Send the last metrics before ``result`` returns, because the process may end then."""
+    def _tell_the_rest(self) -> None:
+        """Send the last metrics and events before ``result`` returns: the process may end then."""
         if self._exporter is not None:
             self._exporter.close()
+        self._listener.close()
 
     def stop(self) -> None:
         """Take a last checkpoint, commit and end. Wait for the end with ``result``."""

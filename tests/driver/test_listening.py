@@ -6,8 +6,20 @@ import threading
 
 import pytest
 
-from laminar_core.driver.events import CleanUpFailed, DataFlowing, Finished, GenerationFailed
-from laminar_core.driver.listening import IsolatedListener, isolated
+from laminar_core.driver.events import (
+    CleanUpFailed,
+    DataFlowing,
+    Finished,
+    GenerationFailed,
+    JobEvent,
+    ProgressMade,
+)
+from laminar_core.driver.listening import (
+    WAITING_MAX,
+    BackgroundListener,
+    IsolatedListener,
+    isolated,
+)
 from laminar_core.records.actor import LAMINAR
 from laminar_core.retention.background import BackgroundRetention
 from laminar_core.testing.scenarios import windows_job
@@ -132,3 +144,54 @@ def test_the_supervisor_isolates_whatever_it_is_given() -> None:
     simulation._notify = listener
     assert simulation.run().generations == 2
     job.check()
+
+
+def progress(at_ms: int) -> ProgressMade:
+    return ProgressMade(
+        time_ms=at_ms,
+        rows_in=0,
+        rows_out=0,
+        rows_late=0,
+        rows_total=None,
+        rows_per_s=0.0,
+        watermark_us=None,
+    )
+
+
+class Waits:
+    """A listener that a reader holds up from its first event on."""
+
+    def __init__(self) -> None:
+        self.is_held = threading.Event()
+        self.may_go_on = threading.Event()
+        self.heard: list[JobEvent] = []
+
+    def __call__(self, event: JobEvent) -> None:
+        self.is_held.set()
+        self.may_go_on.wait()
+        self.heard.append(event)
+
+
+def test_a_driver_does_not_wait_for_its_listener_and_loses_no_event_but_progress() -> None:
+    listener = Waits()
+    told = BackgroundListener(isolated(listener))
+    told(FLOWING)
+    listener.is_held.wait()
+    for at_ms in range(2, 2 * WAITING_MAX):
+        told(progress(at_ms))
+        if not at_ms % 100:
+            told(DataFlowing(time_ms=at_ms, generation=1))
+    listener.may_go_on.set()
+    told.close()
+    flowing = [event.time_ms for event in listener.heard if isinstance(event, DataFlowing)]
+    assert flowing == [FLOWING.time_ms, *range(100, 2 * WAITING_MAX, 100)]
+    heard_ms = [event.time_ms for event in listener.heard]
+    assert heard_ms == sorted(heard_ms)
+    assert WAITING_MAX < len(heard_ms) < WAITING_MAX + 20
+
+
+def test_a_listener_in_the_background_that_raises_is_counted() -> None:
+    told = BackgroundListener(isolated(Raises(ValueError())))
+    told(FLOWING)
+    told.close()
+    assert told.failures == 1

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from laminar_core.driver.events import ignore
-from laminar_core.driver.listening import isolated
+from laminar_core.driver.listening import BackgroundListener, isolated
 from laminar_core.driver.options import JobResult
 from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.pipeline.job import StreamingJob
@@ -45,7 +45,7 @@ class Running:
 
 
 def test_a_job_runs_in_a_thread_of_its_own_until_it_ends() -> None:
-    job = StreamingJob(running := Running(), isolated(ignore))
+    job = StreamingJob(running := Running(), BackgroundListener(isolated(ignore)))
     assert not job.done()
     with pytest.raises(TimeoutError):
         job.result(timeout_s=0)
@@ -58,10 +58,10 @@ def test_a_job_runs_in_a_thread_of_its_own_until_it_ends() -> None:
 
 def test_stop_and_cancel_reach_the_supervisor() -> None:
     stopped, cancelled = Running(), Running()
-    job = StreamingJob(stopped, isolated(ignore))
+    job = StreamingJob(stopped, BackgroundListener(isolated(ignore)))
     job.stop()
     assert job.result(SOON_S) is RESULT
-    job = StreamingJob(cancelled, isolated(ignore))
+    job = StreamingJob(cancelled, BackgroundListener(isolated(ignore)))
     job.cancel()
     with pytest.raises(FencedError):
         job.result(SOON_S)
@@ -70,7 +70,7 @@ def test_stop_and_cancel_reach_the_supervisor() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), SystemExit(3), KeyboardInterrupt()])
 def test_whatever_ends_a_job_is_raised_by_result_and_not_lost_in_the_thread(error) -> None:
-    job = StreamingJob(running := Running(), isolated(ignore))
+    job = StreamingJob(running := Running(), BackgroundListener(isolated(ignore)))
     running.end(error)
     with pytest.raises(type(error)):
         job.result(SOON_S)
@@ -82,7 +82,7 @@ def test_a_signal_that_another_thread_receives_is_handled_while_the_job_is_waite
 
     Only the main thread runs handlers, and the delivery to another thread does not wake it.
     """
-    job = StreamingJob(running := Running(), isolated(ignore))
+    job = StreamingJob(running := Running(), BackgroundListener(isolated(ignore)))
     handled, given_up = threading.Event(), threading.Event()
 
     def stop(number: int, frame: object) -> None:

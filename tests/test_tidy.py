@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +28,33 @@ LOOSE_ENDS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 SKIP = re.compile(r"pytest\.(mark\.)?(skip|skipif|xfail)")
 
 TESTED = FOLDERS[:7]
+PRODUCT = [module for module in MODULES if not module.startswith("tests/")]
+
+
+@cache
+def source_of(module: str) -> str:
+    return (ROOT / module).read_text()
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(source_of(module))
+
+
+def broken(modules: Iterable[str], rule: Callable[[str], object]) -> dict[str, object]:
+    """Modules of which a rule has something to say, and what it says."""
+    return {module: said for module in modules if (said := rule(module))}
+
+
+def unexpected(
+    modules: Iterable[str], expected: Iterable[str], find: Callable[[str], object]
+) -> dict[str, object]:
+    """Modules in which something is found that is not expected there, or the other way round."""
+    found = broken(modules, find)
+    missing = dict.fromkeys({*expected} - found.keys(), "nothing is found here any more")
+    return {m: what for m, what in found.items() if m not in {*expected}} | missing
+
+
 """Folders whose modules have a test each; ``laminar bench`` and make run the rest."""
 
 COVERED_ELSEWHERE = {
@@ -91,7 +118,6 @@ COVERED_ELSEWHERE = {
     "verification/brokers/cases.py": "tests/verification/brokers/test_campaign.py",
     "verification/brokers/incoming.py": "tests/verification/brokers/test_campaign.py",
     "verification/brokers/outgoing.py": "tests/verification/brokers/test_campaign.py",
-    "verification/brokers/relay.py": "tests/verification/brokers/test_kills.py",
     "verification/brokers/relay_driver.py": "tests/verification/brokers/test_kills.py",
     "verification/brokers/relay_run.py": "tests/verification/brokers/test_kills.py",
     "verification/processes/cluster.py": "tests/verification/brokers/test_kills.py",
@@ -141,6 +167,14 @@ def unexplained_skips(tree: ast.AST) -> Iterator[int]:
             yield from [] if id(node) in explained else [node.lineno]
 
 
+def test_what_breaks_a_rule_and_what_is_exempt_without_need_are_named() -> None:
+    found = {"a.py": ["socket"], "b.py": ["socket"], "c.py": []}
+    assert unexpected(found, ["b.py", "c.py"], found.get) == {
+        "a.py": ["socket"],
+        "c.py": "nothing is found here any more",
+    }
+
+
 SOCKETS = "laminar_core/link/sockets.py"
 MAKES_SOCKETS = re.compile(
     r"zmq\.Context|\.socket$|socket\.(socketpair|fromfd|create_\w+)|(Server|start_server)$"
@@ -153,10 +187,9 @@ def made_sockets(tree: ast.AST) -> list[str]:
     return [call for call in calls if MAKES_SOCKETS.search(call)]
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("laminar_core/")])
-def test_sockets_are_made_in_one_place_that_bounds_them(module: str) -> None:
-    made = made_sockets(ast.parse((ROOT / module).read_text()))
-    assert bool(made) is (module == SOCKETS), made
+def test_sockets_are_made_in_one_place_that_bounds_them() -> None:
+    core = [module for module in MODULES if module.startswith("laminar_core/")]
+    assert unexpected(core, [SOCKETS], lambda module: made_sockets(tree_of(module))) == {}
 
 
 FOREIGN_READERS = re.compile(r"pyarrow\.(csv|dataset|feather|json|orc|parquet)\b")
@@ -194,10 +227,8 @@ def foreign_readers(tree: ast.AST) -> set[str]:
     return {name for name in names if FOREIGN_READERS.match(name)}
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith("tests/")])
-def test_readers_of_foreign_bytes_are_imported_where_they_are_guarded(module: str) -> None:
-    found = foreign_readers(ast.parse((ROOT / module).read_text()))
-    assert bool(found) is (module in GUARDED_READERS), found
+def test_readers_of_foreign_bytes_are_imported_where_they_are_guarded() -> None:
+    assert unexpected(PRODUCT, GUARDED_READERS, lambda m: foreign_readers(tree_of(m))) == {}
 
 
 @pytest.mark.parametrize(
@@ -262,10 +293,8 @@ def prose_searches(tree: ast.AST) -> list[str]:
     return [ast.unparse(node) for node in found]
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith("tests/")])
-def test_nothing_is_decided_by_a_text_that_is_for_people(module: str) -> None:
-    found = prose_searches(ast.parse((ROOT / module).read_text()))
-    assert bool(found) is (module in READS_PROSE), found
+def test_nothing_is_decided_by_a_text_that_is_for_people() -> None:
+    assert unexpected(PRODUCT, READS_PROSE, lambda module: prose_searches(tree_of(module))) == {}
 
 
 @pytest.mark.parametrize(
@@ -326,16 +355,21 @@ def docstrings(tree: ast.AST, name: str = "") -> Iterator[tuple[str, str]]:
                     yield from docstrings(node, f"{name}{inner}.")
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_docstring_says_who_does_what(module: str) -> None:
-    found = docstrings(ast.parse((ROOT / module).read_text()))
-    assert [(name, text) for name, text in found if RIDDLE.match(text)] == []
+def riddles(module: str) -> list[tuple[str, str]]:
+    return [(name, text) for name, text in docstrings(tree_of(module)) if RIDDLE.match(text)]
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith("tests/")])
-def test_a_docstring_has_the_words_of_the_field(module: str) -> None:
-    found = docstrings(ast.parse((ROOT / module).read_text()))
-    assert [(name, text) for name, text in found if COINED.search(CODE.sub("", text))] == []
+def coined_words(module: str) -> list[tuple[str, str]]:
+    said = docstrings(tree_of(module))
+    return [(name, text) for name, text in said if COINED.search(CODE.sub("", text))]
+
+
+def test_a_docstring_says_who_does_what() -> None:
+    assert broken(MODULES, riddles) == {}
+
+
+def test_a_docstring_has_the_words_of_the_field() -> None:
+    assert broken(PRODUCT, coined_words) == {}
 
 
 @pytest.mark.parametrize(
@@ -363,20 +397,32 @@ DESCRIBES_INPUTS = {
 }
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith("tests/")])
-def test_how_inputs_are_described_is_known_where_it_must_be(module: str) -> None:
-    names = re.search(r"""["']inputs["']|\bINPUTS_KEY\b""", (ROOT / module).read_text())
-    assert bool(names) is (module in DESCRIBES_INPUTS)
+NAMES_INPUTS = re.compile(r"""["']inputs["']|\bINPUTS_KEY\b""")
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_is_short_and_has_no_loose_ends(module: str) -> None:
-    source = (ROOT / module).read_text()
-    tree = ast.parse(source)
-    assert source.count("\n") <= MODULE_LINES_MAX
-    assert [(name, n) for name, n in functions(tree) if n > FUNCTION_LINES_MAX] == []
-    assert LOOSE_ENDS.findall(source) == []
-    assert list(unexplained_skips(tree)) == []
+def test_how_inputs_are_described_is_known_where_it_must_be() -> None:
+    found = unexpected(PRODUCT, DESCRIBES_INPUTS, lambda m: NAMES_INPUTS.findall(source_of(m)))
+    assert found == {}
+
+
+def test_a_module_is_short() -> None:
+    lines = {module: source_of(module).count("\n") for module in MODULES}
+    assert {module: n for module, n in lines.items() if n > MODULE_LINES_MAX} == {}
+
+
+def test_a_function_is_short() -> None:
+    def long(module: str) -> list[tuple[str, int]]:
+        return [(name, n) for name, n in functions(tree_of(module)) if n > FUNCTION_LINES_MAX]
+
+    assert broken(MODULES, long) == {}
+
+
+def test_there_are_no_loose_ends() -> None:
+    assert broken(MODULES, lambda module: LOOSE_ENDS.findall(source_of(module))) == {}
+
+
+def test_a_test_that_is_skipped_says_why() -> None:
+    assert broken(MODULES, lambda module: [*unexplained_skips(tree_of(module))]) == {}
 
 
 ELSEWHERE = COVERED_ELSEWHERE | RUN_BY_NAME
@@ -396,7 +442,7 @@ def imported_by(module: str) -> frozenset[str]:
 
 
 def _imported_by(module: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse((ROOT / module).read_text())):
+    for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
@@ -422,10 +468,9 @@ def reached_from(test: str) -> set[str]:
     return reached
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith(TESTED)])
-def test_a_module_has_its_own_test(module: str) -> None:
-    mirrored = (ROOT / mirror_of(module)).exists()
-    assert Path(module).name == "__init__.py" or mirrored is (module not in ELSEWHERE)
+def test_a_module_has_its_own_test() -> None:
+    modules = [m for m in MODULES if m.startswith(TESTED) and Path(m).name != "__init__.py"]
+    assert unexpected(modules, ELSEWHERE, lambda m: not (ROOT / mirror_of(m)).exists()) == {}
 
 
 def test_every_test_that_stands_in_for_another_is_there() -> None:
@@ -433,9 +478,9 @@ def test_every_test_that_stands_in_for_another_is_there() -> None:
     assert [module for module in ELSEWHERE if not (ROOT / module).exists()] == []
 
 
-@pytest.mark.parametrize(("module", "test"), COVERED_ELSEWHERE.items())
-def test_a_test_that_stands_in_for_another_reaches_the_module(module: str, test: str) -> None:
-    assert module in reached_from(test)
+def test_a_test_that_stands_in_for_another_reaches_the_module() -> None:
+    missed = [m for m, test in COVERED_ELSEWHERE.items() if m not in reached_from(test)]
+    assert missed == []
 
 
 @pytest.mark.parametrize(("document", "least"), [("CONTRIBUTING.md", 12), ("ARCHITECTURE.md", 15)])
@@ -469,11 +514,10 @@ ASKS_FIRST = {
 }
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m.split("/")[0] in TESTED])
-def test_nothing_is_for_linux_alone(module: str) -> None:
+def test_nothing_is_for_linux_alone() -> None:
     """``psutil`` knows processes and open files on macOS as well."""
-    found = LINUX_ONLY.findall((ROOT / module).read_text())
-    assert bool(found) == (module in ASKS_FIRST), found
+    modules = [module for module in MODULES if module.split("/")[0] in TESTED]
+    assert unexpected(modules, ASKS_FIRST, lambda m: LINUX_ONLY.findall(source_of(m))) == {}
 
 
 def test_types_are_checked_for_macos_too() -> None:

@@ -301,6 +301,7 @@ class History:
         self.job.cut(full=full, parallelism=parallelism, random=self.random)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("chunk", range(11))
 def test_sessions_are_the_models_wherever_the_job_is_cut(
     chunk: int, monkeypatch: pytest.MonkeyPatch
@@ -315,8 +316,10 @@ def test_sessions_are_the_models_wherever_the_job_is_cut(
             raise AssertionError(f"seed {seed}") from error
 
 
-def test_one_to_three_to_two_workers_and_chains_of_changes() -> None:
-    for seed in range(40):
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("chunk", range(4))
+def test_one_to_three_to_two_workers_and_chains_of_changes(chunk: int) -> None:
+    for seed in range(chunk * 10, chunk * 10 + 10):
         history = History(seed)
         history.job.start(1)
         for parallelism in (1, 3, 3, 2, 2):

@@ -71,14 +71,19 @@ def test_the_documented_code_server_serves_the_documented_workspace(tmp_path: Pa
         stderr=subprocess.DEVNULL,
     )
     try:
-        assert "payments_start" in served(workspace, tmp_path)
+        assert "payments_start" in served(workspace, tmp_path / "webserver")
     finally:
         server.terminate()
         server.wait(20)
 
 
 def served(workspace: Path, home: Path) -> set[str]:
-    """Names of the jobs of the code location, once its server is up."""
+    """Names of the jobs of the code location, once its server is up.
+
+    The home is not the server's: two processes that make the tables of one at once would disturb
+    each other.
+    """
+    home.mkdir()
     clock = SystemClock()
     deadline_ms = clock.monotonic_ms() + UP_MS_MAX
     while True:

@@ -47,6 +47,7 @@ def restorer(request: RestoreRequest):
     return restore
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("wanted", [1, 2, None])
 def test_no_generation_starts_from_what_is_deleted(job: StoredJob, wanted: int | None) -> None:
     request = RestoreRequest(None if wanted is None else CheckpointId(wanted))

@@ -122,6 +122,7 @@ def check_totals(job: Evolving, column: str = "total") -> None:
     assert {key: row[column] for key, row in job.totals().items()} == counted()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("checkpoint", [OFTEN, UNALIGNED], ids=["aligned", "unaligned"])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_a_branch_that_is_added_begins_and_all_else_goes_on(

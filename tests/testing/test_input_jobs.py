@@ -21,7 +21,7 @@ from laminar_core.testing.world import ProcessKilledError
 from laminar_core.worker.task import Task
 
 UNALIGNED = CoordinatorConfig(interval_ms=5, alignment_timeout_ms=0)
-SEEDS = range(8)
+SEEDS = range(4)
 
 
 def opened(subtask: int = 0, parallelism: int = 1) -> RowPairer:

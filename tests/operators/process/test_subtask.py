@@ -68,7 +68,10 @@ class Chain:
         yield noted(keys.column("key"), "at", keys.times_us // SECOND_US)
 
 
-def test_timers_without_end_stop_the_job_at_the_end_of_the_input() -> None:
+def test_timers_without_end_stop_the_job_at_the_end_of_the_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("laminar_core.operators.process.subtask.CALLS_AFTER_END_MAX", 100)
     subtask = opened(Chain(100_000))
     list(subtask.process(rows(("a", 1, 1))))
     with pytest.raises(DataError, match=r"'mine' still sets timers .* timers.input_ended"):

@@ -12,7 +12,7 @@ from laminar_core.operators.joins.forward import ForwardAsOfJoin
 from laminar_core.operators.joins.interval import IntervalJoin
 from laminar_core.operators.joins.kinds import How, sides_in_every_row
 from laminar_core.operators.joins.side import JoinSide
-from laminar_core.operators.joins.waiting import AsOfHow, ClosestJoin
+from laminar_core.operators.joins.waiting import AsOfHow
 from laminar_core.operators.joins.window import WindowJoin
 from laminar_core.operators.windows import Window
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
@@ -163,7 +163,7 @@ def _time_of(known: EventTime | None, name: str | None, what: str) -> TimeColumn
 
 
 def _connected(
-    left: "Stream", right: "Stream", operator: IntervalJoin | WindowJoin | ClosestJoin
+    left: "Stream", right: "Stream", operator: IntervalJoin | WindowJoin | AsOfJoin | ForwardAsOfJoin
 ) -> "Stream":
     for stream, side in zip((left, right), operator.sides, strict=True):
         side.check(stream.schema)

@@ -33,7 +33,7 @@ Direction = Literal["backward", "forward"]
 
 
 class JoinOptions(NamedTuple):
-    """What all joins have in common: the keys, the times, and the suffix of right columns."""
+    """Options of all joins: the keys, the times, and the suffix of right columns."""
 
     on: On
     time: Times

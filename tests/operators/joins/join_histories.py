@@ -137,7 +137,7 @@ class History:
         self.spec = spec
         self.accepted: tuple[list[Row], list[Row]] = ([], [])
         self.reached: tuple[list[int], list[int]] = ([], [])
-        """Of each accepted row, the event time of its key when it came."""
+        """The event time that its key had reached when each accepted row came."""
         self._judged_us = judged_us
         self._lags_us = lags_us or [0] * len(times)
         self.late = 0

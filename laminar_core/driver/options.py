@@ -9,6 +9,7 @@ from laminar_core.codec.arrow import Compression
 from laminar_core.connectors.formats.bad_rows import SkippedMessage
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.recovery.acceptance import Acceptance
+from laminar_core.driver.recovery.column_names import ColumnRename
 from laminar_core.driver.recovery.renaming import Rename
 from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
 from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND
@@ -52,8 +53,8 @@ class JobOptions:
     """Continue from the newest checkpoint that was completed before this wall-clock time."""
     accepted: tuple[Acceptance, ...] = ()
     """Losses, doubts and repetitions that a person accepts for this start."""
-    renames: tuple[Rename, ...] = ()
-    """Operators and sources that have another name in the checkpoint."""
+    renames: tuple[Rename | ColumnRename, ...] = ()
+    """Operators, sources and columns that have another name in the checkpoint."""
     from_savepoint: str | None = None
     """Start from the savepoint at this URI."""
     claim_savepoint: bool = False

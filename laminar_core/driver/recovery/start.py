@@ -27,7 +27,7 @@ from laminar_core.driver.recovery.compatibility import Mismatch, mismatches
 from laminar_core.driver.recovery.evolution import evolution
 from laminar_core.driver.recovery.importing import Importer
 from laminar_core.driver.recovery.rechaining import rechained
-from laminar_core.driver.recovery.renaming import Renamed, renamed
+from laminar_core.driver.recovery.renaming import Renamed, columns_of, renamed
 from laminar_core.driver.recovery.report import (
     CheckpointReport,
     OperatorReport,
@@ -279,13 +279,23 @@ class RecoveryManager:
         workers = self._options.parallelism
         found = list(mismatches(manifest, self._plan, workers, changes, evolved))
         told = {operator_id for mismatch in found for operator_id in mismatch.operator_ids}
-        columns = compared_columns(evolved.fitted, self._plan, self._store, accepted)
+        columns = compared_columns(
+            evolved.fitted,
+            self._plan,
+            self._store,
+            accepted,
+            columns_of(self._options.renames),
+            named.columns,
+        )
         found += [mismatch for mismatch in columns.found if not mismatch.operator_ids & told]
         reports = _operator_reports(manifest, self._plan, found, changes.carried, evolved.dropped)
         return _ExaminedOperators(
             tuple(reports),
             (
-                *(ConfigurationError(ErrorCode.INVALID_OPTION, said) for said in named.problems),
+                *(
+                    ConfigurationError(ErrorCode.INVALID_OPTION, said)
+                    for said in (*named.problems, *columns.renames_refused)
+                ),
                 *(mismatch.error for mismatch in found),
             ),
             evolved.fitted,

@@ -20,13 +20,14 @@ from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.state.splits import rows_read
 from laminar_core.store.state_reading import read_operator
-from laminar_core.testing.jobs import DELAY, Burden, normal, payments, rows_of, windowed
+from laminar_core.testing.jobs import DELAY, Burden, normal, payments, rows_of, totals, windowed
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 
 TABLES = payments(4, 60)
+TOTAL = agg.sum("value", name="total")
 OFTEN = CoordinatorConfig(interval_ms=40)
 UNALIGNED = CoordinatorConfig(interval_ms=40, alignment_timeout_ms=0)
 
@@ -435,3 +436,71 @@ def test_each_side_of_a_join_has_names_of_its_own(checkpoint: CoordinatorConfig)
     sides = [[(row["key"], row["ts"], row["id"]) for row in rows_of(TABLES)]] * 2
     wanted = [(a[2], b[2]) for a in sides[0] for b in sides[1] if a[:2] == b[:2]]
     assert sorted(found) == sorted(wanted)
+
+
+SEEN: list[int] = []
+"""The rows that came to the operator that is added, and no part of any digest of code."""
+
+
+def see(batch: pa.RecordBatch) -> pa.RecordBatch:
+    SEEN.extend(batch.column("id").to_pylist())
+    return batch
+
+
+def straight(rows: Stream, job: Evolving) -> None:
+    job.slow(rows.rebalance().map(wide, name="first").key_by("key").aggregate("totals", TOTAL))
+
+
+def with_check(rows: Stream, job: Evolving) -> None:
+    checked = rows.rebalance().map(wide, name="first").rebalance().map(see, name="checked")
+    job.slow(checked.key_by("key").aggregate("totals", TOTAL))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_an_operator_gets_between_two_that_an_exchange_connects(workers: int) -> None:
+    """The totals go on; the new operator sees exactly what comes after the checkpoint."""
+    job = Evolving()
+    job.begin(straight)
+    read = job.newest()
+    SEEN.clear()
+    job.change(with_check, workers=workers)
+    job.kill()
+    job.go_on(with_check, workers=2)
+    check_totals(job)
+    positions = read_operator(job.simulation.store.parts, read, "in")
+    assert positions is not None
+    assert len(set(SEEN)) == sum(table.num_rows for table in TABLES) - rows_read(positions)
+
+
+def test_rows_in_flight_would_pass_a_new_operator_by() -> None:
+    job = Evolving(UNALIGNED)
+    job.begin(straight)
+    before = job.stored()
+    assert "rows in flight from first to totals, and checked is between" in job.refused(with_check)
+    assert job.stored() == before
+    job.checkpoint = OFTEN
+    job.simulation.options = replace(job.simulation.options, checkpoint=OFTEN)
+    job.stop(straight)
+    job.go_on(with_check)
+    check_totals(job)
+
+
+def windows_behind(*, check: bool) -> Build:
+    def build(rows: Stream, job: Evolving) -> None:
+        first = rows.rebalance().map(wide, name="first")
+        checked = first.rebalance().map(see, name="checked") if check else first
+        job.sink(windowed(checked), "out")
+
+    return build
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_event_time_of_windows_behind_a_new_operator_neither_runs_ahead_nor_stands_still(
+    workers: int,
+) -> None:
+    job = Evolving()
+    job.begin(windows_behind(check=False))
+    job.change(windows_behind(check=True), workers=workers)
+    result = job.simulation.run()
+    assert (result.outcome, result.rows_late) == ("finished", 0)
+    assert normal(job.ledgers["out"].rows()) == normal(totals(rows_of(TABLES)))

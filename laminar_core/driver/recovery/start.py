@@ -26,7 +26,7 @@ from laminar_core.driver.recovery.acceptance import Acceptance, unneeded
 from laminar_core.driver.recovery.compatibility import Mismatch, mismatches
 from laminar_core.driver.recovery.evolution import evolution
 from laminar_core.driver.recovery.importing import Importer
-from laminar_core.driver.recovery.rechaining import rechained
+from laminar_core.driver.recovery.inserting import arranged
 from laminar_core.driver.recovery.renaming import Renamed, columns_of, renamed
 from laminar_core.driver.recovery.report import (
     CheckpointReport,
@@ -196,7 +196,7 @@ class RecoveryManager:
             choice, left = reset(choice, self._plan, self._options.reset_state)
             request = replace(request, allow_fresh=True)
         named = self._named(choice.manifest)
-        manifest = None if named is None else rechained(named.manifest, self._plan)
+        manifest = None if named is None else arranged(named.manifest, self._plan)
         if isinstance(choice.decision, Refuse):
             job, rejected = self._options.job, choice.decision.rejected
             problems = (_refusal(job, request, choice.decision),)

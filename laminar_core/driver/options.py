@@ -45,6 +45,8 @@ class JobOptions:
     """Start empty if checkpoints exist but none of them can be used."""
     reset_state: tuple[str, ...] = ()
     """Changed operators; if there are any, all state is dropped and all sources start anew."""
+    reset_from: tuple[str, ...] = ()
+    """Sources that are read from their beginning, so that only what hangs together is reset."""
     skip_bad: tuple[SkippedMessage, ...] = ()
     """Messages to leave out, whatever is wrong with them."""
     restore_id: CheckpointId | None = None

@@ -142,7 +142,8 @@ def _keyed_by(text: str, now: str, names: Mapping[str, str]) -> str:
     """Return the description of an input with the new names of its keys."""
     upstream, keyed, columns = text.partition(_KEYED)
     before, after = (said.split(", ") for said in (columns, now.partition(_KEYED)[2]))
-    pairs = zip(before, _as_long(before, after), strict=True)
+    others = after if len(after) == len(before) else before
+    pairs = zip(before, others, strict=True)
     return upstream + keyed + ", ".join(str(_columns(one, other, names)) for one, other in pairs)
 
 

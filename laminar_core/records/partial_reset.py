@@ -4,7 +4,7 @@ from laminar_core.records.record import Many, Record
 
 
 class PartialReset(Record):
-    """What begins without state, while all else continues from the base.
+    """Operators that begin without state, while all others continue from the base.
 
     It holds for every checkpoint of earlier generations, because the output of the part that they
     count on was withdrawn.

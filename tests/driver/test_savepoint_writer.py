@@ -221,7 +221,7 @@ KINDS = {
 @pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_state_moves_to_a_new_job(name: str, workers: int, tmp_path: Path) -> None:
-    """What both jobs have emitted is what one job would have."""
+    """Both jobs together have emitted the rows of one job that was not moved."""
     half, later, place = Half(name), SCENARIOS[name](workers), str(tmp_path / "moved")
     counts = half.moved(later, place)
     assert {table for table, count in counts.items() if count} >= KINDS[name], counts

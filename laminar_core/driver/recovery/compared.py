@@ -1,4 +1,4 @@
-"""What was found when a pipeline was compared with a checkpoint: operators, sources, sinks."""
+"""Results of comparing a pipeline with a checkpoint: its operators, sources and sinks."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -85,7 +85,7 @@ def part_to_reset(
     Raises:
         ConfigurationError: there is no such operator, or a source is missing, or is of another part
             (INVALID_OPTION).
-        IncompatibleStateError: output of a sink that is gone cannot be withdrawn, or nobody knows
+        IncompatibleStateError: output of a sink that is gone cannot be withdrawn, or it is unknown
             what a source fed that is gone (OPERATORS_CHANGED).
     """
     known = {*plan.operator_ids(), *manifest.parallelism}

@@ -112,7 +112,7 @@ class Examined:
     fitted: CheckpointManifest | None = None
     """The part of it that the pipeline of today reads; None on a fresh start."""
     part: PartReset | None = None
-    """What begins anew while the rest continues; None: nothing does."""
+    """The part that begins anew while the rest continues; None: nothing does."""
 
     @property
     def base_id(self) -> CheckpointId | None:

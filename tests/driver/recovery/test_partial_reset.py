@@ -1,4 +1,4 @@
-"""What is reset with an operator: all that hangs together, and nothing else."""
+"""With an operator all is reset that hangs together with it, and nothing else."""
 
 import pytest
 

@@ -79,8 +79,8 @@ def part_to_reset(
 ) -> PartReset | None:
     """Return the part that hangs together with these operators; None if that is everything.
 
-    ``manifest``: with the names of the pipeline. ``sources``: those of which the user says that
-    they are read again.
+    ``manifest``: with the names of the pipeline. ``sources``: the user says that they are
+    read again.
 
     Raises:
         ConfigurationError: there is no such operator, or a source is missing, or is of another part

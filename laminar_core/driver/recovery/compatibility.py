@@ -118,9 +118,8 @@ def _check_edges(manifest: CheckpointManifest, plan: Plan, gone: Sequence[str]) 
 def _now_between(manifest: CheckpointManifest, edge: EdgeRef) -> str | None:
     """Return the operator that was added behind the sender of these rows; None if there is none."""
     place = edge.downstream, edge.input_index
-    return next(
-        (e.upstream for e in through(manifest) if (e.downstream, e.input_index) == place), None
-    )
+    senders = (e.upstream for e in through(manifest) if (e.downstream, e.input_index) == place)
+    return next((sender for sender in senders if sender != edge.upstream), None)
 
 
 def _check_parallelism(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> None:

@@ -7,6 +7,7 @@ would pass the new operator by: with any of them the start is refused (``compati
 """
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from laminar_core.driver.recovery.rechaining import rechained
 from laminar_core.driver.recovery.source_changes import first_channels, inputs_into
@@ -56,33 +57,30 @@ def through(manifest: CheckpointManifest) -> Iterator[EdgeEntry]:
 
 def _between(manifest: CheckpointManifest, plan: Plan) -> Iterator[tuple[EdgeEntry, Edge]]:
     """Yield edges of the checkpoint in which there are new operators, with the last new edge."""
-    for vertex in plan.vertices:
+    new = {v.vertex_id for v in plan.vertices} - manifest.parallelism.keys()
+    now_described = plan.descriptions() if new else {}
+    for vertex in plan.vertices if new else ():
         before = inputs_into(manifest, vertex.vertex_id)
-        after = plan.inputs_of(vertex.vertex_id)
+        edges = plan.inputs_of(vertex.vertex_id)
         said = manifest.operators_description.get(vertex.vertex_id, {}).get(INPUTS_KEY)
-        wanted = plan.descriptions()[next(vertex.operator_ids())].get(INPUTS_KEY)
-        if len(before) != len(after) or not isinstance(said, list) or not isinstance(wanted, list):
+        wanted = now_described[next(vertex.operator_ids())].get(INPUTS_KEY)
+        if len(before) != len(edges) or not isinstance(said, list) or not isinstance(wanted, list):
             continue
         if len(said) != len(before):
             continue  # A checkpoint of an old format that does not say what they are.
-        for old, new, was, now in zip(before, after, said, wanted, strict=True):
-            divides = old.partitioning is not PartitioningKind.FORWARD and new.loop is None
-            moved = str(was).replace(old.upstream, new.upstream, 1)
-            if (
-                divides
-                and moved == now != was
-                and _leads(manifest, plan, old.upstream, new.upstream)
-            ):
-                yield old, new
+        for old, after, was, now in zip(before, edges, said, wanted, strict=True):
+            divides = old.partitioning is not PartitioningKind.FORWARD and after.loop is None
+            moved = str(was).replace(old.upstream, after.upstream, 1)
+            if divides and moved == now != was and _leads(plan, new, old.upstream, after.upstream):
+                yield old, after
 
 
-def _leads(manifest: CheckpointManifest, plan: Plan, before: str, now: str) -> bool:
+def _leads(plan: Plan, new: AbstractSet[str], before: str, now: str) -> bool:
     """Return whether all rows of a new vertex come from an old one, through new vertices only.
 
     A vertex is new if its first operator is. Those behind it that were elsewhere keep no state, or
     the start is refused for them (``evolution``).
     """
-    new = {v.vertex_id for v in plan.vertices} - manifest.parallelism.keys()
     seen, ends, due = set[str](), set[str](), [now]
     while due:
         vertex_id = due.pop()

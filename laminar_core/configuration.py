@@ -27,6 +27,7 @@ from pydantic import (
 from laminar_core.codec.arrow import Compression
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.recovery.acceptance import parse_acceptance
+from laminar_core.driver.recovery.partial_reset import parse_reset_from
 from laminar_core.driver.recovery.renaming import Rename
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -354,6 +355,10 @@ class StartOptions(Options):
     """Drop all state, read all sources from their beginning and withdraw earlier output, because
     this operator was changed or removed.
     """
+    reset_from: tuple[str, ...] = Field(default=(), strict=False)
+    """Reset only what hangs together with the operators of reset_state, and continue the rest: say
+    SOURCE=beginning of each source of that part. Needs --reason.
+    """
     skip_bad: tuple[str, ...] = Field(default=(), strict=False)
     """Leave out one message, as SOURCE:SPLIT:OFFSET; the error line shows it."""
     accept: tuple[str, ...] = Field(default=(), strict=False)
@@ -363,8 +368,9 @@ class StartOptions(Options):
     --reason, and is recorded in the audit log.
     """
     rename: tuple[str, ...] = Field(default=(), strict=False)
-    """Continue with the state that an operator or source kept under another name, as OLD=NEW. May
-    stay: it does nothing once a checkpoint has the new name.
+    """Continue with the state that an operator or source kept under another name, as OLD=NEW; or
+    with a column of its state and input, as OPERATOR.OLD=NEW. May stay: it does nothing once a
+    checkpoint has the new name.
     """
 
     @model_validator(mode="after")
@@ -380,9 +386,12 @@ class StartOptions(Options):
                 "reset_state drops all state: leave out restore_id, restore_before and "
                 "from_savepoint, or reset_state"
             )
+        if self.reset_from and not self.reset_state:
+            raise ValueError("reset_from says how much reset_state resets: give both")
         for text, parse in (
             *((text, parse_acceptance) for text in self.accept),
             *((text, Rename.parse) for text in self.rename),
+            *((text, parse_reset_from) for text in self.reset_from),
         ):
             try:
                 parse(text)

@@ -393,6 +393,8 @@ DESCRIBES_INPUTS = {
     "laminar_core/driver/recovery/source_changes.py": "compares the inputs that stay",
     "laminar_core/driver/recovery/rechaining.py": "writes the inputs of another chain",
     "laminar_core/driver/recovery/renaming.py": "writes the inputs with other names",
+    "laminar_core/driver/recovery/column_names.py": "writes the inputs with keys of other names",
+    "laminar_core/driver/recovery/inserting.py": "compares and writes the inputs that moved",
     "laminar_core/records/manifest_versions.py": "translates manifests that have no edges",
 }
 

@@ -17,11 +17,14 @@ from laminar_core.driver.savepoint_writer import SavepointWriter
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import SystemClock
 from laminar_core.objectstore.opening import absolute_uri, open_object_store
+from laminar_core.records.actor import Actor
 from laminar_core.records.paths import check_job_name
+from laminar_core.records.record import JsonObject
 from laminar_core.store.attribution import actor_of_environment
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.savepoints import require_empty
+from laminar_core.units import instant_ms
 
 
 @click.command()
@@ -44,6 +47,12 @@ from laminar_core.store.savepoints import require_empty
     help="Parquet file with the splits of a source and their offsets; repeatable  [default: its "
     "beginning].",
 )
+@click.option(
+    "--event-time",
+    metavar="INSTANT",
+    help="Event time of the state (ISO 8601 with a zone): windows that ended before are not "
+    "emitted again, and rows from before are late  [default: unknown].",
+)
 @click.option("--base", metavar="URI", help="A savepoint: what is not given stays as it is there.")
 @click.option("--reason", required=True, help="Kept in the savepoint and in the audit log.")
 @json_option
@@ -56,6 +65,7 @@ def create(  # noqa: PLR0913 - one parameter per option
     job: str | None,
     states: tuple[str, ...],
     positions: tuple[str, ...],
+    event_time: str | None,
     base: str | None,
     reason: str,
     as_json: bool,
@@ -73,6 +83,8 @@ def create(  # noqa: PLR0913 - one parameter per option
     plan = pipeline.plan()
     plan.check()
     writer = SavepointWriter(plan, name, None if base is None else absolute_uri(base))
+    if event_time is not None:
+        writer.event_time(instant_ms(event_time) * 1000)
     row_count = 0
     for what, rows in _files(states):
         operator_id, _, table = what.partition(".")
@@ -81,22 +93,28 @@ def create(  # noqa: PLR0913 - one parameter per option
     for source, splits in _files(positions):
         writer.positions(source, splits)
     require_empty(open_object_store(uri))
-    now_ms, actor = SystemClock().now_ms, actor_of_environment(reason)
-    opened = CheckpointStore.open(store, name)
-    opened.objects.create()  # The job may be new, and its audit log begins here.
-    audit = AuditLog(opened.objects, opened.paths, now_ms)
     given = {"savepoint": uri, "base": base, "state": list(states), "positions": list(positions)}
-    intended = audit.append(action="create-savepoint", actor=actor, after=given)
-    try:
-        writer.write(uri, actor, intended.at_ms)
-    except BaseException as error:
-        audit.conclude(intended, "failed", reason=str(error))
-        raise
-    audit.conclude(intended, "done", reason=actor.reason)
+    given |= {} if event_time is None else {"event_time": event_time}
+    _write(writer, CheckpointStore.open(store, name), actor_of_environment(reason), given)
     if as_json:
         click.echo(json.dumps({"savepoint": uri, "job": name, "row_count": row_count}))
     else:
         click.echo(f"{uri} is a savepoint for job {name}, with {row_count:,} rows of state given")
+
+
+def _write(
+    writer: SavepointWriter, store: CheckpointStore, actor: Actor, given: JsonObject
+) -> None:
+    """Write the savepoint; the job's audit log says so before and after."""
+    store.objects.create()  # The job may be new, and its audit log begins here.
+    audit = AuditLog(store.objects, store.paths, SystemClock().now_ms)
+    intended = audit.append(action="create-savepoint", actor=actor, after=given)
+    try:
+        writer.write(str(given["savepoint"]), actor, intended.at_ms)
+    except BaseException as error:
+        audit.conclude(intended, "failed", reason=str(error))
+        raise
+    audit.conclude(intended, "done", reason=actor.reason)
 
 
 def _files(options: tuple[str, ...]) -> Iterator[tuple[str, pa.Table]]:

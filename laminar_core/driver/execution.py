@@ -12,6 +12,8 @@ from laminar_core.driver.coordination import Coordinator, GenerationOutcome
 from laminar_core.driver.events import JobEvent
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.driver.options import JobOptions
+from laminar_core.driver.recovery.column_names import names_of
+from laminar_core.driver.recovery.renaming import columns_of
 from laminar_core.driver.recovery.start import Start
 from laminar_core.errors import ErrorCode, LaminarError
 from laminar_core.link.transport import CoordinatorAddress
@@ -202,6 +204,7 @@ def execute(
         inflight_compression=options.inflight_compression,
         state=options.state,
         skip_bad=options.skip_bad,
+        column_names=names_of(columns_of(options.renames)),
     )
     collects = len(start.committers) < len(start.identity.plan.sinks())
     return Execution(cluster, process, cluster.submit(deployment), collects)

@@ -9,6 +9,7 @@ from laminar_core.codec.arrow import Compression
 from laminar_core.connectors.formats.bad_rows import SkippedMessage
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.recovery.acceptance import Acceptance
+from laminar_core.driver.recovery.column_names import ColumnRename
 from laminar_core.driver.recovery.renaming import Rename
 from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
 from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND
@@ -44,6 +45,8 @@ class JobOptions:
     """Start empty if checkpoints exist but none of them can be used."""
     reset_state: tuple[str, ...] = ()
     """Changed operators; if there are any, all state is dropped and all sources start anew."""
+    reset_from: tuple[str, ...] = ()
+    """Sources that are read from their beginning, so that only what hangs together is reset."""
     skip_bad: tuple[SkippedMessage, ...] = ()
     """Messages to leave out, whatever is wrong with them."""
     restore_id: CheckpointId | None = None
@@ -52,8 +55,8 @@ class JobOptions:
     """Continue from the newest checkpoint that was completed before this wall-clock time."""
     accepted: tuple[Acceptance, ...] = ()
     """Losses, doubts and repetitions that a person accepts for this start."""
-    renames: tuple[Rename, ...] = ()
-    """Operators and sources that have another name in the checkpoint."""
+    renames: tuple[Rename | ColumnRename, ...] = ()
+    """Operators, sources and columns that have another name in the checkpoint."""
     from_savepoint: str | None = None
     """Start from the savepoint at this URI."""
     claim_savepoint: bool = False

@@ -34,13 +34,16 @@ from laminar_core.operators.base import (
     StatefulSpec,
     StateTable,
     SubtaskContext,
+    makes_event_time,
+    output_watermark_of,
 )
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.running import RunningAggregate
-from laminar_core.plan.plan import Plan, SourceNode
+from laminar_core.plan.plan import Plan, SourceNode, Vertex
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import (
+    AlignmentEntry,
     CheckpointManifest,
     DiscoveryEntry,
     SubtaskEntry,
@@ -49,7 +52,7 @@ from laminar_core.records.manifest import (
 from laminar_core.records.savepoint import SavepointOrigin, SavepointRecord, manifest_as_json
 from laminar_core.records.segment import SegmentRef, by_table
 from laminar_core.state.evolving import NOTHING_BUT_WIDER, compare_columns, evolved
-from laminar_core.state.expiry import newest_expiry_us
+from laminar_core.state.expiry import EXPIRES, newest_expiry_us
 from laminar_core.state.named_tables import TABLES, layout_of
 from laminar_core.state.window_layout import KEY_GROUP
 from laminar_core.store.savepoints import (
@@ -74,6 +77,9 @@ class _Written:
     )
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     discovery: dict[str, DiscoveryEntry] = field(default_factory=dict[str, DiscoveryEntry])
+    times_us: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
+    """By vertex: the event time that it passes on; None: unknown."""
+    alignment: list[AlignmentEntry] = field(default_factory=list[AlignmentEntry])
 
 
 class SavepointWriter:
@@ -97,6 +103,7 @@ class SavepointWriter:
         }
         self._rows: dict[tuple[str, str], pa.Table] = {}
         self._positions: dict[str, pa.Table] = {}
+        self._time_us: int | None = None
         self._require_same_pipeline()
 
     # --- what goes into it ----------------------------------------------------------------------
@@ -180,6 +187,19 @@ class SavepointWriter:
             )
         self._positions[source] = splits.cast(known.schema)
 
+    def event_time(self, time_us: int) -> None:
+        """Say how far the state has come in event time: a watermark, in microseconds since 1970.
+
+        Windows that ended before are not emitted again, and what comes behind it is late. Without
+        it, a job knows of no event time before its first rows.
+
+        Raises:
+            ConfigurationError: there is a base, which has event time of its own (INVALID_OPTION).
+        """
+        if self._cut is not None:
+            raise _invalid("a base has its own event time: give one only without a base")
+        self._time_us = time_us
+
     # --- writing --------------------------------------------------------------------------------
 
     def write(self, target: str, actor: Actor, now_ms: int) -> SavepointRecord:
@@ -212,10 +232,12 @@ class SavepointWriter:
         """Make all parts, each restored once to see that it can be."""
         written = _Written()
         for vertex in self._plan.vertices:
+            time_us = self._time_of(written, vertex)
             if vertex.source is not None:
                 self._add_source(written, vertex.source)
             for spec in vertex.operators:
-                self._add_operator(written, spec)
+                time_us = self._add_operator(written, spec, time_us)
+            written.times_us[vertex.vertex_id] = time_us
             if vertex.sink is not None:
                 for index in range(self._workers):
                     entry = self._before(vertex.sink.operator_id, index)
@@ -235,12 +257,33 @@ class SavepointWriter:
             rows = [] if given is None or index else [StateTable("", given)]
             self._put(written, entry, kept, rows)
 
-    def _add_operator(self, written: _Written, spec: AnySpec) -> None:
-        operator_id = spec.operator_id
+    def _time_of(self, written: _Written, vertex: Vertex) -> int | None:
+        """Return the event time that comes to the vertex, and write it down."""
+        edges = [e for e in self._plan.inputs_of(vertex.vertex_id) if not e.feedback]
+        times_us = [written.times_us.get(edge.upstream) for edge in edges] or [self._time_us]
+        known = [time_us for time_us in times_us if time_us is not None]
+        if self._cut is not None or len(known) < len(times_us):
+            return None
+        time_us = min(known)
+        if edges:
+            entry = AlignmentEntry(
+                vertex_id=vertex.vertex_id,
+                subtask_index=0,
+                mode="aligned",
+                start_delay_ms=0.0,
+                alignment_ms=0.0,
+                watermark_us=time_us,
+            )
+            written.alignment.append(entry)
+        return time_us
+
+    def _add_operator(self, written: _Written, spec: AnySpec, time_us: int | None) -> int | None:
+        """Add all subtasks; return the event time that the operator passes on."""
+        operator_id, passed_us = spec.operator_id, time_us
         mine = {name: rows for (o, name), rows in self._rows.items() if o == operator_id}
         for index in range(self._workers):
             context = self._context(operator_id, index)
-            entry = self._before(operator_id, index, self._empty(spec, context))
+            entry = self._before(operator_id, index, self._empty(spec, context, time_us))
             owned = key_group_range(index, self._plan.max_parallelism, self._workers)
             rows = [StateTable(name, _within(table, owned)) for name, table in mine.items()]
             kept = self._kept(entry, tuple(mine))
@@ -249,13 +292,20 @@ class SavepointWriter:
                 whole = Snapshot(
                     (*there, *rows), dict(entry.properties), expired_us=entry.expired_us
                 )
-                spec.open(context, *self._specs[operator_id][1]).restore([whole])
+                restored = spec.open(context, *self._specs[operator_id][1])
+                restored.restore([whole])
+                if time_us is not None and not makes_event_time(spec):
+                    passed_us = output_watermark_of(restored, time_us)
             self._put(written, entry, kept, rows)
+        return passed_us
 
-    def _empty(self, spec: AnySpec, context: SubtaskContext) -> Snapshot:
-        """Return what an instance without rows keeps."""
-        inputs = self._specs[spec.operator_id][1]
-        return spec.open(context, *inputs).snapshot(_NUMBER)()
+    def _empty(self, spec: AnySpec, context: SubtaskContext, time_us: int | None) -> Snapshot:
+        """Return what an instance without rows keeps that has come to this event time."""
+        opened = spec.open(context, *self._specs[spec.operator_id][1])
+        if time_us is not None and not makes_event_time(spec):
+            emitted = list(opened.on_watermark(time_us))
+            assert not emitted, f"{spec.operator_id} has no rows"
+        return opened.snapshot(_NUMBER)()
 
     def _put(
         self,
@@ -332,6 +382,7 @@ class SavepointWriter:
             edges=tuple(edge_entry(self._plan, edge) for edge in self._plan.edges),
             code_version=f"laminar {__version__}",
             subtasks=entries,
+            alignment=tuple(written.alignment),
             discovery=written.discovery,
         )
 
@@ -399,14 +450,15 @@ class SavepointWriter:
         """Return the rows with their key groups, as a checkpoint has them."""
         spec, inputs = self._stateful(operator_id)
         wanted = spec.state_tables(*inputs)[table]
+        divided = [key for key in keys if key != EXPIRES]  # A timer is told by its time as well.
         groups = [
-            key_groups_of(batch, keys, self._plan.max_parallelism) for batch in rows.to_batches()
+            key_groups_of(batch, divided, self._plan.max_parallelism) for batch in rows.to_batches()
         ]
         column = pa.array(np.concatenate([np.empty(0, np.int32), *groups]).astype(np.int32))
         stored = rows.append_column(KEY_GROUP, column).select(wanted.names).cast(wanted)
         if isinstance(spec, RunningAggregate | WindowAggregate):
             stored = with_versions(stored, spec.layout(*inputs).accumulators)
-        return stored
+        return stored.take(pa.array(np.argsort(stored.column(KEY_GROUP).to_numpy(), kind="stable")))
 
     # --- sources --------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from laminar_core.connectors.formats.bad_rows import SkippedMessage
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.acceptance import Acceptance, parse_acceptance
+from laminar_core.driver.recovery.partial_reset import parse_reset_from
 from laminar_core.driver.recovery.renaming import Rename
 from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -128,6 +129,7 @@ def job_options(
         expected_generation=_generation(run.expected_generation),
         allow_fresh=run.allow_fresh,
         reset_state=run.reset_state,
+        reset_from=tuple(map(parse_reset_from, run.reset_from)),
         skip_bad=tuple(map(SkippedMessage.parse, run.skip_bad)),
         accepted=_accepted(run),
         renames=tuple(map(Rename.parse, run.rename)),
@@ -149,10 +151,12 @@ def _accepted(run: RunConfig) -> tuple[Acceptance, ...]:
     Raises:
         ConfigurationError: something is accepted, and the actor gives no reason.
     """
-    if run.accept and run.actor.reason in ("", LAMINAR.reason):
+    given = {"accept": run.accept, "reset_from": run.reset_from}
+    what = [f"{name} {', '.join(values)}" for name, values in given.items() if values]
+    if what and run.actor.reason in ("", LAMINAR.reason):
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
-            f"accept {', '.join(run.accept)} needs a reason for the audit log: say with --reason, "
+            f"{' and '.join(what)} needs a reason for the audit log: say with --reason, "
             "or in RunConfig.actor, why it is right",
         )
     return tuple(dict.fromkeys(parse_acceptance(text) for text in run.accept))

@@ -18,6 +18,8 @@ class Base:
     generation: Generation
     checkpoint_id: CheckpointId | None
     floor: CheckpointId | None = None
+    has_reset: bool = False
+    """Whether a part of the pipeline did not continue from it; the record says which."""
 
     @property
     def newest_kept(self) -> CheckpointId | None:

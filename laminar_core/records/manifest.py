@@ -20,6 +20,7 @@ from laminar_core.protocol.types import CheckpointKind, ResolvedMode
 from laminar_core.records.actor import ActorKind, Attributed, kind_by_name
 from laminar_core.records.audit_ref import Audited, AuditRef
 from laminar_core.records.limits import ITEMS_MAX
+from laminar_core.records.partial_reset import PartialReset
 from laminar_core.records.paths import Direction
 from laminar_core.records.record import (
     CheckpointNumber,
@@ -389,7 +390,18 @@ class GenerationBase(Sealed):
     base_checkpoint_id: CheckpointNumber | None
     closed_by: Positive | None = None
     savepoint: SavepointUse | None = Field(default=None, description="The base is its copy.")
+    reset: PartialReset | None = Field(
+        default=None,
+        exclude_if=lambda reset: reset is None,
+        description="What does not continue from the base.",
+    )
     audited: Audited = None
+
+    @model_validator(mode="after")
+    def _a_part_is_reset_beside_a_rest(self) -> Self:
+        if self.reset is not None and self.base_checkpoint_id is None:
+            raise ValueError("a part is reset while the rest continues from a checkpoint")
+        return self
 
     @model_validator(mode="after")
     def _a_savepoint_is_copied(self) -> Self:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from laminar_core.aggregates.grouping import plain_type
+from laminar_core.state.column_names import renamed_columns, with_names_of, with_other_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,15 @@ class ColumnChanges:
     nulls: tuple[str, ...] = ()
     """Added columns with nulls."""
     dropped: tuple[str, ...] = ()
+    renamed: tuple[str, ...] = ()
+    """Each a text such as ``store: was called shop``."""
     problems: tuple[str, ...] = ()
     """Differences that do not fit."""
 
     def lines(self) -> Iterator[str]:
         """Yield one text per kind of change that fits."""
+        if self.renamed:
+            yield "other names: " + ", ".join(self.renamed)
         if self.widened:
             yield "wider: " + ", ".join(self.widened)
         if self.began:
@@ -58,8 +63,15 @@ class ColumnChanges:
             yield "left out: " + ", ".join(self.dropped)
 
 
-def compare_columns(before: pa.Schema, now: pa.Schema, allowed: Allowed) -> ColumnChanges:
-    """Compare by name; another order of the same columns is no difference."""
+def compare_columns(
+    before: pa.Schema, now: pa.Schema, allowed: Allowed, names: Mapping[str, str] | None = None
+) -> ColumnChanges:
+    """Compare by name; another order of the same columns is no difference.
+
+    ``names``: new names by old ones, as a person says.
+    """
+    moved = renamed_columns(before, now, names or {})
+    before = with_other_names(before, moved)
     added = [f.name for f in now if f.name not in before.names]
     dropped = [f.name for f in before if f.name not in now.names]
     both = [f.name for f in now if f.name in before.names]
@@ -81,21 +93,34 @@ def compare_columns(before: pa.Schema, now: pa.Schema, allowed: Allowed) -> Colu
         tuple(began),
         tuple(nulls),
         tuple(dropped),
+        tuple(f"{new} was {old}" for old, new in moved.items()),
         tuple(problems),
     )
 
 
-def evolved(rows: pa.Table, now: pa.Schema, first: Mapping[str, pa.Scalar]) -> pa.Table:
-    """Return the rows with the columns ``now``, which fit; their metadata stays."""
+def evolved(
+    rows: pa.Table,
+    now: pa.Schema,
+    first: Mapping[str, pa.Scalar],
+    names: Mapping[str, str] | None = None,
+) -> pa.Table:
+    """Return the rows with the columns ``now``, which fit; their metadata stays.
+
+    ``names``: new names by old ones, as ``compare_columns`` was given them.
+    """
+    rows = with_names_of(now, rows, names or {})
     columns = [_column(rows, wanted, first) for wanted in now]
     return pa.Table.from_arrays(columns, schema=now.with_metadata(rows.schema.metadata))
 
 
 def evolved_batch(
-    rows: pa.RecordBatch, now: pa.Schema, first: Mapping[str, pa.Scalar]
+    rows: pa.RecordBatch,
+    now: pa.Schema,
+    first: Mapping[str, pa.Scalar],
+    names: Mapping[str, str] | None = None,
 ) -> pa.RecordBatch:
     """Return one batch with the columns ``now``, which fit."""
-    table = evolved(pa.Table.from_batches([rows]), now, first).combine_chunks()
+    table = evolved(pa.Table.from_batches([rows]), now, first, names).combine_chunks()
     arrays = [_one(column, wanted.type) for column, wanted in zip(table.columns, now, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=now)
 

@@ -17,6 +17,7 @@ from laminar_core.records.manifest import (
     GenerationEnd,
     Heartbeat,
 )
+from laminar_core.records.partial_reset import PartialReset
 from laminar_core.records.paths import JobPaths
 from laminar_core.records.savepoint_use import SavepointUse
 from laminar_core.store.bases import create_base, read_base
@@ -39,12 +40,13 @@ class Generations:
         checkpoint_id: CheckpointId | None,
         savepoint: SavepointUse | None = None,
         *,
+        reset: PartialReset | None = None,
         audited: AuditRef | None = None,
     ) -> None:
         """Write down what ``generation`` starts from, before it starts; None is a fresh start.
 
-        ``savepoint``: the checkpoint is the copy of one. ``audited`` is the record of the audit log
-        that announced the start.
+        ``savepoint``: the checkpoint is the copy of one. ``reset``: what does not continue from it.
+        ``audited`` is the record of the audit log that announced the start.
 
         Raises:
             FencedError: a newer generation was faster and closed this one.
@@ -55,6 +57,7 @@ class Generations:
             generation=generation,
             base_checkpoint_id=checkpoint_id,
             savepoint=savepoint,
+            reset=reset,
             audited=audited,
         )
         if not create_base(self._objects, self._paths, record):
@@ -114,6 +117,18 @@ class Generations:
         """
         return read_base(self._objects, self._paths, generation)
 
+    def resets_after(self, generation: Generation) -> list[tuple[Generation, PartialReset]]:
+        """Return what later generations have reset, oldest first.
+
+        Checkpoints of ``generation`` and of earlier ones count on output that was withdrawn then.
+
+        Raises:
+            CorruptCheckpointError: a base cannot be read.
+        """
+        later = [b.generation for b in self.bases() if b.has_reset and b.generation > generation]
+        found = ((later_one, self.read_base(later_one)) for later_one in later)
+        return [(g, record.reset) for g, record in found if record is not None and record.reset]
+
     def _base_of_a_claim(self, generation: Generation) -> GenerationBase | None:
         """Return the base; None also for an unreadable one of a generation without a claim."""
         try:
@@ -142,4 +157,5 @@ def base_of(record: GenerationBase) -> Base:
         Generation(record.generation),
         record.base_checkpoint_id,
         None if used is None else used.timeline_floor,
+        record.reset is not None,
     )

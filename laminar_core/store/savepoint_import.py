@@ -122,6 +122,12 @@ def floor_of(store: CheckpointStore, found: FoundSavepoint) -> CheckpointId:
             f"{found.objects.uri} was made, and withdrew its output: start it under a new name "
             "with --job"
         )
+    if resets := store.generations.resets_after(generation):
+        raise _refused(
+            f"generation {resets[-1][0]} of job {store.job} withdrew output of "
+            f"{', '.join(resets[-1][1].operators)}, which {found.objects.uri} counts on: start it "
+            "under a new name with --job"
+        )
     return checkpoint_id
 
 

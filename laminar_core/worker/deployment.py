@@ -1,6 +1,6 @@
 """The settings of a worker, complete before it starts; sent inside Spark's task."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -61,6 +61,10 @@ class Deployment:
     state: StateOptions = field(default_factory=StateOptions)
     skip_bad: tuple[SkippedMessage, ...] = ()
     """Messages that a person decided to leave out."""
+    column_names: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict[str, Mapping[str, str]]
+    )
+    """Per operator: new names of columns, by those that the checkpoint may have."""
 
     def context(self, operator_id: str, subtask_index: int) -> SubtaskContext:
         """Return the context of a subtask of this generation."""
@@ -199,7 +203,8 @@ class RestoredState:
         if wanted is None or rows.schema.equals(wanted.schema):
             return StateTable(name, rows)
         self._evolved.add(operator_id)
-        return StateTable(name, evolved(rows, wanted.schema, wanted.first))
+        names = self._deployment.column_names.get(operator_id)
+        return StateTable(name, evolved(rows, wanted.schema, wanted.first, names))
 
     def _read(self, segment: SegmentRef) -> pa.Table:
         table = self._store.parts.read_state(segment)
@@ -291,4 +296,5 @@ class RestoredState:
         if not isinstance(element, Batch) or element.data.schema.equals(edge.schema):
             return element
         first = rules_of_edge(self._deployment.plan, edge).first
-        return Batch(evolved_batch(element.data, edge.schema, first))
+        names = self._deployment.column_names.get(edge.downstream)
+        return Batch(evolved_batch(element.data, edge.schema, first, names))

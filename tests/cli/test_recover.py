@@ -182,6 +182,22 @@ def test_a_reset_is_reported_before_it_is_done(cli, place: Path) -> None:
     assert (said["verdict"], said["reset"]["checkpoint_id"]) == ("fresh", newest)
 
 
+def test_a_reset_of_a_part_is_refused_with_all_that_it_needs(cli, place: Path) -> None:
+    """All of this pipeline hangs together, so a part is everything."""
+    reason = ("--reason", "to test")
+    answer = dry_run(cli, place, "--reset-state", "in", "--reset-from", "in=beginning")
+    assert answer.code == 2
+    assert "reset_from in=beginning needs a reason for the audit log" in answer.err
+    answer = dry_run(cli, place, "--reset-state", "in", "--reset-from", "in=now", *reason)
+    assert "'in=now' says of no source where it is read from" in answer.err
+    answer = dry_run(cli, place, "--reset-state", "in", "--reset-from", "out=beginning", *reason)
+    assert answer.code == 2
+    assert "in has to be read again, too" in answer.err
+    answer = dry_run(cli, place, "--reset-state", "in", "--reset-from", "in=beginning", *reason)
+    assert answer.code == 0
+    assert "to reset in: all state is dropped" in answer.out
+
+
 def exported(cli, place: Path) -> Path:
     newest = store_of(place).manifests.ids()[-1]
     answer = cli("savepoint", "export", "--store", place / "store", newest, place / "s")

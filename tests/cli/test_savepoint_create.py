@@ -91,3 +91,14 @@ def test_what_cannot_be_read_is_refused(cli, program, rows, options, problem):
     answer = created(cli, program, rows, *options)
     assert answer.code == 2
     assert problem in answer.err
+
+
+def test_event_time_is_given_with_a_zone_and_is_audited(cli, program, rows, tmp_path):
+    answer = created(cli, program, rows, "--event-time", "2026-01-01T00:00:00+00:00")
+    assert answer.code == 0
+    store = CheckpointStore(LocalObjectStore(tmp_path / "store"), "visits")
+    (first, *_) = AuditLog(store.objects, store.paths, lambda: 0).records()
+    assert first.after["event_time"] == "2026-01-01T00:00:00+00:00"
+    answer = created(cli, program, rows, "--event-time", "yesterday")
+    assert answer.code == 2
+    assert "yesterday" in answer.err

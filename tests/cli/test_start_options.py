@@ -55,6 +55,7 @@ def test_everything_can_be_set(said, monkeypatch, tmp_path) -> None:
     config = said(
         *("--workers", "3", "--job", "mine", "--restarts", "1", "--take-over"),
         *("--expect-generation", "4", "--allow-fresh", "--reset-state", "x", "--reset-state", "y"),
+        *("--reset-from", "in=beginning", "--rename", "x.a=b"),
         *("--skip-bad", "in:payments/3:7", "--skip-bad", "in:a:0"),
         *("--transport", "curve", "--start-timeout", "20 minutes", "--reason", "to test"),
         *("--silence-timeout", "1 minute", "--progress-timeout", "2 hours"),
@@ -70,6 +71,8 @@ def test_everything_can_be_set(said, monkeypatch, tmp_path) -> None:
         expected_generation=4,
         allow_fresh=True,
         reset_state=("x", "y"),
+        reset_from=("in=beginning",),
+        rename=("x.a=b",),
         skip_bad=("in:payments/3:7", "in:a:0"),
         actor=Actor("ann", reason="to test", run_id="run-7"),
         start_timeout="20 minutes",

@@ -1,5 +1,7 @@
 """Savepoints that are written from tables: jobs start from them, and go on as if they had run."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,16 +12,20 @@ from laminar_core.driver.savepoint_writer import SavepointWriter
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.operators import agg
+from laminar_core.operators.base import StatefulSpec
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.plan import Plan
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.records.actor import Actor, ActorKind
 from laminar_core.state.splits import at_rows
 from laminar_core.store.savepoint_export import export_savepoint
 from laminar_core.store.savepoints import read_savepoint
+from laminar_core.store.source_positions import positions_of
 from laminar_core.store.state_reading import read_operator
-from laminar_core.testing.jobs import DELAY, payments, rows_of, windowed
+from laminar_core.testing.jobs import DELAY, Job, normal, payments, rows_of, windowed
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
+from laminar_core.testing.scenarios import SCENARIOS
 from laminar_core.testing.simulation import Simulation
 
 ANN = Actor("ann", ActorKind.PERSON, "a test")
@@ -136,6 +142,136 @@ def test_one_key_is_repaired_and_the_job_goes_on(tmp_path: Path, workers: int) -
     assert last_totals(ledger) == {
         key: total + 1_000_000 * (key == "k1") for key, total in counted().items()
     }
+
+
+class Half:
+    """A job of the campaign that is stopped in the midst, with all that it keeps as tables."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.job = name, SCENARIOS[name](2)
+        self.simulation = Simulation(
+            paced(self.job.plan), parallelism=2, checkpoint=CoordinatorConfig(interval_ms=60)
+        )
+        self.simulation.when(CheckpointCompleted, self.simulation.stop)
+        assert self.simulation.run().outcome == "stopped"
+        manifests = self.simulation.store.manifests
+        self.cut = manifests.read(manifests.ids()[-1])
+
+    @property
+    def rows_late(self) -> int:
+        counts = (e.properties.get("late_row_count", 0) for e in self.cut.subtasks)
+        return sum(count for count in counts if isinstance(count, int))
+
+    def event_time_us(self) -> int | None:
+        known = [a.watermark_us for a in self.cut.alignment if a.watermark_us is not None]
+        return min(known, default=None)
+
+    def tables(self, plan: Plan) -> Iterator[tuple[str, str, pa.Table]]:
+        """Yield the rows of each table of state, as any program reads them."""
+        for vertex in plan.vertices:
+            for spec, inputs in vertex.operators_with_inputs():
+                names = spec.state_tables(*inputs) if isinstance(spec, StatefulSpec) else ()
+                for name in names:
+                    parts = self.simulation.store.parts
+                    rows = read_operator(parts, self.cut, spec.operator_id, name)
+                    if rows is not None:
+                        yield spec.operator_id, name, rows.drop_columns(["key_group"])
+
+    def moved(self, later: Job, place: str) -> dict[str, int]:
+        """Write it as a savepoint of a new job; return how many rows each table has."""
+        writer, counts = SavepointWriter(later.plan, "simulated"), dict[str, int]()
+        for operator_id, name, rows in self.tables(later.plan):
+            writer.state(operator_id, rows, name)
+            counts[f"{operator_id}.{name}"] = rows.num_rows
+        for node in later.plan.sources():
+            splits = positions_of(node.operator_id, self.simulation.store, self.cut)
+            assert splits is not None
+            writer.positions(node.operator_id, splits)
+        if (time_us := self.event_time_us()) is not None:
+            writer.event_time(time_us)
+        writer.write(place, ANN, 7)
+        return counts
+
+
+def paced(plan: Plan) -> Plan:
+    """Return the plan with sources that read slowly enough to be stopped in the midst."""
+    vertices = tuple(
+        vertex
+        if vertex.source is None
+        else replace(vertex, source=replace(vertex.source, rows_per_second=200))
+        for vertex in plan.vertices
+    )
+    return replace(plan, vertices=vertices)
+
+
+KINDS = {
+    "interval-join": {"join.left", "join.right"},
+    "full-join": {"join.left", "join.right"},
+    "as-of-join": {"join.newest", "join.right"},
+    "sessions": {"sessions.sessions"},
+    "late-sessions": {"sessions.sessions"},
+    "windows-behind-sessions": {"sessions.sessions", "ended."},
+    "process": {"by-hand.open", "by-hand.streak", "by-hand.event-timers"},
+    "copies": {"once."},
+    "sliding": {"sliding."},
+    "running-totals": {"running."},
+}
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_state_moves_to_a_new_job(name: str, workers: int, tmp_path: Path) -> None:
+    """Both jobs together have emitted the rows of one job that was not moved."""
+    half, later, place = Half(name), SCENARIOS[name](workers), str(tmp_path / "moved")
+    counts = half.moved(later, place)
+    assert {table for table, count in counts.items() if count} >= KINDS[name], counts
+    result = Simulation(paced(later.plan), parallelism=workers).run(from_savepoint=place)
+    assert result.outcome == "finished"
+    for output, ledger in later.ledgers.items():
+        assert ledger.rows(), output
+        rows = [*half.job.ledgers[output].rows(), *ledger.rows()]
+        if later.judge is None:
+            assert normal(rows) == normal(later.expected[output])
+        else:
+            assert list(later.judge(rows, half.rows_late + result.rows_late)) == []
+
+
+def test_without_event_time_windows_that_ended_before_would_be_emitted_again(
+    tmp_path: Path,
+) -> None:
+    half, later = Half("sliding"), SCENARIOS["sliding"](2)
+    half.event_time_us = lambda: None
+    half.moved(later, str(tmp_path / "moved"))
+    Simulation(paced(later.plan)).run(from_savepoint=str(tmp_path / "moved"))
+    rows = [*half.job.ledgers["out"].rows(), *later.ledgers["out"].rows()]
+    assert len(rows) > len(later.expected["out"])
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_one_key_of_a_table_with_a_name_is_repaired(tmp_path: Path, workers: int) -> None:
+    half, before, after = Half("process"), str(tmp_path / "before"), str(tmp_path / "after")
+    export_savepoint(half.simulation.store, half.cut.checkpoint_id, before, ANN, 7)
+    writer = SavepointWriter(half.simulation.plan, "simulated", base=before)
+    rows = writer.rows("by-hand", "streak").to_pylist()
+    (wrong,) = [row for row in rows if row["key"] == "k6"]
+    wrong["streak"] += 1_000
+    columns = writer.columns("by-hand", "streak")
+    writer.state("by-hand", pa.Table.from_pylist(rows, columns), "streak")
+    writer.write(after, ANN, 8)
+    simulation = half.simulation
+    assert simulation.run(from_savepoint=after, parallelism=workers).outcome == "finished"
+    ledger = half.job.ledgers["out"]
+    repaired = [row for row in ledger.rows() if int(str(row["streak"])) > 1_000]
+    assert {row["key"] for row in repaired} == {"k6"}
+    plain = [{**row, "streak": int(str(row["streak"])) % 1_000} for row in ledger.rows()]
+    assert normal(plain) == normal(half.job.expected["out"])
+
+
+def test_a_base_has_event_time_of_its_own(tmp_path: Path) -> None:
+    SavepointWriter(totals_of(Ledger()), "simulated").write(str(tmp_path / "first"), ANN, 7)
+    writer = SavepointWriter(totals_of(Ledger()), "simulated", base=str(tmp_path / "first"))
+    with pytest.raises(ConfigurationError, match="a base has its own event time"):
+        writer.event_time(7)
 
 
 def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:

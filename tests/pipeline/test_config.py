@@ -7,6 +7,8 @@ import pytest
 from laminar_core.configuration import StateConfig
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.options import JobOptions
+from laminar_core.driver.recovery.column_names import ColumnRename
+from laminar_core.driver.recovery.renaming import Rename
 from laminar_core.driver.restart import ExponentialDelay, NoRestart
 from laminar_core.errors import ConfigurationError
 from laminar_core.pipeline.config import (
@@ -21,6 +23,7 @@ from laminar_core.records.actor import LAMINAR, Actor
 from laminar_core.units import duration_ms, instant_ms
 from laminar_core.worker.inflight import SnapshotLimits
 
+STORED = CheckpointConfig(store="store")
 NEVER = UnalignedCheckpointConfig(enabled=False)
 
 
@@ -169,6 +172,26 @@ def test_one_checkpoint_can_be_asked_for_in_one_way() -> None:
 def test_a_reset_of_state_goes_with_no_checkpoint(other: dict) -> None:
     with pytest.raises(ConfigurationError, match="reset_state drops all state"):
         RunConfig(reset_state=("totals",), **other)
+
+
+def test_a_part_is_reset_with_an_operator_and_a_reason() -> None:
+    with pytest.raises(ConfigurationError, match="says how much reset_state resets: give both"):
+        RunConfig(reset_from=("sales=beginning",))
+    with pytest.raises(ConfigurationError, match="give SOURCE=beginning"):
+        RunConfig(reset_state=("totals",), reset_from=("sales",))
+    part, checkpoint = {"reset_state": ("totals",), "reset_from": ("sales=beginning",)}, STORED
+    with pytest.raises(ConfigurationError, match="reset_from sales=beginning needs a reason"):
+        job_options("pipeline", 1, checkpoint, RunConfig(**part))
+    config = RunConfig(**part, actor=Actor("ann", reason="to test"))
+    assert job_options("pipeline", 1, checkpoint, config).reset_from == ("sales",)
+
+
+def test_operators_and_columns_get_other_names() -> None:
+    config = RunConfig(rename=("totals=sums", "sums.shop=store"))
+    assert job_options("pipeline", 1, STORED, config).renames == (
+        Rename("totals", "sums"),
+        ColumnRename("sums", "shop", "store"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from laminar_core.records.manifest import (
     Owner,
     parse_record,
 )
+from laminar_core.records.partial_reset import PartialReset
 from laminar_core.records.savepoint import SavepointDeletion
 from laminar_core.records.savepoint_use import SavepointUse
 
@@ -86,6 +87,11 @@ RECORDS = {
         generation=4,
         base_checkpoint_id=21,
         savepoint=SavepointUse(uri="/backups/last", sha256=DIGEST, claimed=True, timeline_floor=0),
+    ),
+    "base_of_reset": GenerationBase(
+        generation=4,
+        base_checkpoint_id=21,
+        reset=PartialReset(operators=("out", "sales", "totals")),
     ),
     "generation_end": GenerationEnd(generation=3, outcome="stopped", reason=""),
     "savepoint_deletion": SavepointDeletion(job="payments", generation=4, savepoint_sha256=DIGEST),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from laminar_core.driver.events import CheckpointCompleted
+from laminar_core.driver.events import CheckpointCompleted, GenerationStarted
 from laminar_core.driver.recovery.acceptance import parse_acceptance
 from laminar_core.driver.recovery.renaming import Rename
 from laminar_core.errors import ConfigurationError, IncompatibleStateError
@@ -20,13 +20,14 @@ from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.state.splits import rows_read
 from laminar_core.store.state_reading import read_operator
-from laminar_core.testing.jobs import DELAY, Burden, normal, payments, rows_of, windowed
+from laminar_core.testing.jobs import DELAY, Burden, normal, payments, rows_of, totals, windowed
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 
 TABLES = payments(4, 60)
+TOTAL = agg.sum("value", name="total")
 OFTEN = CoordinatorConfig(interval_ms=40)
 UNALIGNED = CoordinatorConfig(interval_ms=40, alignment_timeout_ms=0)
 
@@ -97,6 +98,17 @@ class Evolving:
         with pytest.raises((IncompatibleStateError, ConfigurationError)) as caught:
             self.simulation.run(accepted=tuple(map(parse_acceptance, accepted)))
         return str(caught.value)
+
+    def rename(self, *renames: str) -> None:
+        parsed = tuple(map(Rename.parse, renames))
+        self.simulation.options = replace(self.simulation.options, renames=parsed)
+
+    def stored(self) -> dict[str, object]:
+        """Return all that a refused start must leave as it is: checkpoints, state, and output."""
+        objects = self.simulation.objects
+        kept = [k for k in objects.list("") if "/checkpoints/" in k or "/shared/" in k]
+        rows = {name: normal(ledger.rows()) for name, ledger in self.ledgers.items()}
+        return {**{key: objects.get(key) for key in kept}, **rows}
 
     def newest(self) -> CheckpointManifest:
         manifests = self.simulation.store.manifests
@@ -331,3 +343,165 @@ def test_operators_and_sources_get_other_names(workers: int) -> None:
     assert job.simulation.run().outcome == "finished"
     check_totals(job)
     assert normal(job.ledgers["copy"].rows()) == normal(rows_of(TABLES))
+
+
+def other_names(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.rename_columns([_NAMES.get(name, name) for name in batch.schema.names])
+
+
+_NAMES = {"key": "shop", "value": "cents"}
+
+
+def named(function: Callable[[pa.RecordBatch], pa.RecordBatch], key: str, value: str) -> Build:
+    def build(rows: Stream, job: Evolving) -> None:
+        rows = rows.map(function, name="names")
+        job.slow(rows.key_by(key).aggregate("totals", agg.sum(value, name="total")))
+
+    return build
+
+
+BY_KEY, BY_SHOP = named(wide, "key", "value"), named(other_names, "shop", "cents")
+
+
+@pytest.mark.parametrize("checkpoint", [OFTEN, UNALIGNED], ids=["aligned", "unaligned"])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_columns_get_other_names_if_a_person_says_which(
+    checkpoint: CoordinatorConfig, workers: int
+) -> None:
+    """The option stays in the command, and the driver dies again before and after a checkpoint."""
+    job = Evolving(checkpoint)
+    job.begin(BY_KEY)
+    assert 'keys was ["key"], is ["shop"]' in job.refused(BY_SHOP)
+    job.rename("totals.key=shop", "totals.value=cents")
+    job.change(BY_SHOP, workers=workers)
+    job.simulation.when(GenerationStarted, job.simulation.kill_driver, 2)
+    with pytest.raises(ProcessKilledError):
+        job.simulation.run()
+    job.kill()
+    assert job.simulation.run().outcome == "finished"
+    rows = job.ledgers["out"].rows()
+    assert {str(row.get("shop") or row["key"]): row["total"] for row in rows} == counted()
+
+
+@pytest.mark.parametrize(
+    ("renames", "problem"),
+    [
+        (("key=shop", "value=cents", "shop=store"), "has no column shop of totals that is called"),
+        (("key=store", "value=cents"), 'keys was ["key"], is ["shop"]'),
+        (("value=shop", "key=cents"), 'keys was ["key"], is ["shop"]'),
+        (("key=shop",), "in checkpoint 3 lacks sum(cents)"),
+    ],
+    ids=["not there", "another name", "crossed", "half of it"],
+)
+def test_a_column_that_is_not_there_is_not_renamed(renames: tuple[str, ...], problem: str) -> None:
+    job = Evolving()
+    job.begin(BY_KEY)
+    before = job.stored()
+    job.rename(*(f"totals.{one}" for one in renames))
+    assert problem in job.refused(BY_SHOP)
+    assert job.stored() == before
+
+
+def test_a_column_of_another_type_is_no_other_name_of_it() -> None:
+    def texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+        id_column = batch.column("id").cast(pa.string())
+        return batch.append_column("name", id_column).drop_columns(["id"])
+
+    def by_name(rows: Stream, job: Evolving) -> None:
+        job.slow(rows.map(texts, name="width").key_by("name").aggregate("totals", agg.max("name")))
+
+    job = Evolving()
+    job.begin(keyed_by(wide))
+    job.rename("totals.id=name")
+    assert "name was int64, is string" in job.refused(by_name)
+
+
+@pytest.mark.parametrize("checkpoint", [OFTEN, UNALIGNED], ids=["aligned", "unaligned"])
+def test_each_side_of_a_join_has_names_of_its_own(checkpoint: CoordinatorConfig) -> None:
+    """Both sides have the same columns, and only those of the left one get other names."""
+
+    def joined(function: Callable[[pa.RecordBatch], pa.RecordBatch], key: str, value: str) -> Build:
+        def build(rows: Stream, job: Evolving) -> None:
+            left, right = rows.map(function, name="left"), rows.rebalance().map(wide, name="right")
+            join = {"on": {key: "key"}, "within": ("0 seconds", "0 seconds")}
+            pairs = left.join(right, **join, suffix="_right", name="join")
+            job.slow(pairs.select("id", "id_right", value))
+
+        return build
+
+    job = Evolving(checkpoint)
+    job.begin(joined(wide, "key", "value"))
+    job.rename("join.key=shop", "join.value=cents")
+    job.go_on(joined(other_names, "shop", "cents"), workers=3)
+    found = [(row["id"], row["id_right"]) for row in job.ledgers["out"].rows()]
+    sides = [[(row["key"], row["ts"], row["id"]) for row in rows_of(TABLES)]] * 2
+    wanted = [(a[2], b[2]) for a in sides[0] for b in sides[1] if a[:2] == b[:2]]
+    assert sorted(found) == sorted(wanted)
+
+
+SEEN: list[int] = []
+"""The rows that came to the operator that is added, and no part of any digest of code."""
+
+
+def see(batch: pa.RecordBatch) -> pa.RecordBatch:
+    SEEN.extend(batch.column("id").to_pylist())
+    return batch
+
+
+def straight(rows: Stream, job: Evolving) -> None:
+    job.slow(rows.rebalance().map(wide, name="first").key_by("key").aggregate("totals", TOTAL))
+
+
+def with_check(rows: Stream, job: Evolving) -> None:
+    checked = rows.rebalance().map(wide, name="first").rebalance().map(see, name="checked")
+    job.slow(checked.key_by("key").aggregate("totals", TOTAL))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_an_operator_gets_between_two_that_an_exchange_connects(workers: int) -> None:
+    """The totals go on; the new operator sees exactly what comes after the checkpoint."""
+    job = Evolving()
+    job.begin(straight)
+    read = job.newest()
+    SEEN.clear()
+    job.change(with_check, workers=workers)
+    job.kill()
+    job.go_on(with_check, workers=2)
+    check_totals(job)
+    positions = read_operator(job.simulation.store.parts, read, "in")
+    assert positions is not None
+    assert len(set(SEEN)) == sum(table.num_rows for table in TABLES) - rows_read(positions)
+
+
+def test_rows_in_flight_would_pass_a_new_operator_by() -> None:
+    job = Evolving(UNALIGNED)
+    job.begin(straight)
+    before = job.stored()
+    assert "rows in flight from first to totals, and checked is between" in job.refused(with_check)
+    assert job.stored() == before
+    job.checkpoint = OFTEN
+    job.simulation.options = replace(job.simulation.options, checkpoint=OFTEN)
+    job.stop(straight)
+    job.go_on(with_check)
+    check_totals(job)
+
+
+def windows_behind(*, check: bool) -> Build:
+    def build(rows: Stream, job: Evolving) -> None:
+        first = rows.rebalance().map(wide, name="first")
+        checked = first.rebalance().map(see, name="checked") if check else first
+        job.sink(windowed(checked), "out")
+
+    return build
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_event_time_of_windows_behind_a_new_operator_neither_runs_ahead_nor_stands_still(
+    workers: int,
+) -> None:
+    job = Evolving()
+    job.begin(windows_behind(check=False))
+    job.change(windows_behind(check=True), workers=workers)
+    result = job.simulation.run()
+    assert (result.outcome, result.rows_late) == ("finished", 0)
+    assert normal(job.ledgers["out"].rows()) == normal(totals(rows_of(TABLES)))

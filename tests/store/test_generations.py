@@ -9,11 +9,14 @@ from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.recovery import Base
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import Heartbeat
+from laminar_core.records.partial_reset import PartialReset
 from laminar_core.store.owner import this_process
 from tests.store.stores import (
     claim,
     claim_as,
+    claimant,
     gone,
+    never,
     open_job,
 )
 
@@ -53,6 +56,25 @@ class TestBases:
         store.objects.put(store.paths.base_copy(generation), b"torn")
         with pytest.raises(CorruptCheckpointError, match=r"0000000001\.base\.json"):
             store.generations.bases()
+
+
+class TestResets:
+    """A part that was reset is reset for all checkpoints from before."""
+
+    def test_they_are_those_of_later_generations(self, store):
+        parts = [PartialReset(operators=(name,)) for name in ("sales", "visits")]
+        for part in parts:
+            generation = store.claims.claim(claimant(), wait_ms=never, take_over=True)
+            store.generations.record_base(generation, CheckpointId(3), reset=part)
+        claim(store, base=3)
+        first, second, third = map(Generation, (1, 2, 3))
+        assert store.generations.resets_after(Generation(0)) == [
+            (first, parts[0]),
+            (second, parts[1]),
+        ]
+        assert store.generations.resets_after(first) == [(second, parts[1])]
+        assert store.generations.resets_after(third) == []
+        assert [base.has_reset for base in store.generations.bases()] == [True, True, False]
 
 
 class TestGenerations:

@@ -11,6 +11,7 @@ from laminar_core.operators.joins.pairing import PairJoiner
 from laminar_core.operators.joins.progress import JoinProgress
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import WATERMARK_END_US
+from laminar_core.state.arrangement import Arrangement
 from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import SECOND_US, Job
 from laminar_core.testing.join_jobs import JOIN_JOBS
@@ -120,3 +121,14 @@ def test_a_watermark_that_is_not_held_back_would_be_noticed(
         job = JOIN_JOBS["interval-join"](2)
         late += Simulation(job.plan, parallelism=2, seed=seed).run().rows_late
     assert late
+
+
+def test_an_expired_row_that_is_probed_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are dropped some time after they have expired; until then only bounds keep them out."""
+    probe = Arrangement.probe
+    monkeypatch.setattr(
+        Arrangement, "probe", lambda self, probing, keys, _=None: probe(self, probing, keys)
+    )
+    job = JOIN_JOBS["interval-join"](2)
+    result = Simulation(job.plan, parallelism=2, seed=1).run()
+    assert list(job.problems(result.rows_late))

@@ -16,13 +16,13 @@ from laminar_core.driver.recovery.evolution import (
     evolution,
     only_aggregates_differ,
 )
-from laminar_core.driver.recovery.rechaining import rechained
+from laminar_core.driver.recovery.inserting import arranged, through
 from laminar_core.driver.recovery.source_changes import SourceChanges, source_changes
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, redistribution_of
 from laminar_core.operators.mapping import difference
 from laminar_core.plan.plan import INPUTS_KEY, Plan
-from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.records.manifest import CheckpointManifest, EdgeRef, fingerprint_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def mismatches(
     ``changes``, ``evolved``: sources and operators that came and went, if the caller has compared
     them already.
     """
-    changes = changes or source_changes(rechained(manifest, plan), plan)
+    changes = changes or source_changes(arranged(manifest, plan), plan)
     evolved = evolved or evolution(changes.fitted, plan, changes)
     manifest = evolved.fitted
     yield from _caught(_check_parallelism, manifest, plan, parallelism)
@@ -101,10 +101,25 @@ def _check_edges(manifest: CheckpointManifest, plan: Plan, gone: Sequence[str]) 
     for entry in manifest.inflight_data:
         edge = entry.edge
         if (edge.upstream, edge.downstream, edge.input_index) not in there:
+            if between := _now_between(manifest, edge):
+                raise _refused_change(
+                    f"checkpoint {manifest.checkpoint_id} has rows in flight from {edge.upstream} "
+                    f"to {edge.downstream}, and {between} is between them now: these rows would "
+                    "pass it by. Start the pipeline as it was, let it stop with an aligned "
+                    f"checkpoint (`laminar mode aligned`, then `laminar stop`), and add {between} "
+                    "then"
+                )
             raise _changed(
                 f"checkpoint {manifest.checkpoint_id} has rows in flight from {edge.upstream} to "
                 f"{edge.downstream}, which the pipeline does not connect in this way"
             )
+
+
+def _now_between(manifest: CheckpointManifest, edge: EdgeRef) -> str | None:
+    """Return the operator that was added behind the sender of these rows; None if there is none."""
+    place = edge.downstream, edge.input_index
+    senders = (e.upstream for e in through(manifest) if (e.downstream, e.input_index) == place)
+    return next((sender for sender in senders if sender != edge.upstream), None)
 
 
 def _check_parallelism(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from laminar_core.driver.recovery.acceptance import Acceptance, AcceptanceKind, find_acceptance
+from laminar_core.driver.recovery.inserting import through
 from laminar_core.driver.recovery.rechaining import vertices_of
 from laminar_core.driver.recovery.source_changes import SourceChanges
 from laminar_core.operators.base import JsonObject
@@ -82,6 +83,11 @@ class _Comparison:
         pending = {name for name in used if self._is_pending(name)}
         dropped = tuple(name for name in used if name not in pending)
         lines = [f"{name}: new, it gets what comes after {self._where}" for name in begun]
+        lines += [
+            f"{edge.downstream}: its rows come through {edge.upstream} now"
+            for edge in through(self._manifest)
+            if edge.upstream in begun
+        ]
         lines += [f"{name}: removed, its {lost[name]} are dropped" for name in dropped]
         return Evolution(
             self._without(dropped),

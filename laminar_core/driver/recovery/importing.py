@@ -10,7 +10,7 @@ from laminar_core.connectors.base import Committer
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.compatibility import mismatches
 from laminar_core.driver.recovery.evolution import evolution
-from laminar_core.driver.recovery.rechaining import rechained
+from laminar_core.driver.recovery.inserting import arranged
 from laminar_core.driver.recovery.renaming import renamed
 from laminar_core.driver.recovery.source_changes import source_changes
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -142,7 +142,7 @@ class Importer:
         named = renamed(cut, self._plan, self._options.renames)
         for problem in named.problems:
             raise ConfigurationError(ErrorCode.INVALID_OPTION, problem)
-        cut = rechained(named.manifest, self._plan)
+        cut = arranged(named.manifest, self._plan)
         changes = source_changes(cut, self._plan, accepted)
         evolved = evolution(changes.fitted, self._plan, changes, accepted)
         for mismatch in mismatches(cut, self._plan, workers, changes, evolved):
@@ -153,7 +153,7 @@ class Importer:
         if is_of_this_job(self._store, found.record.origin):
             return
         named = renamed(found.record.cut(), self._plan, self._options.renames)
-        before = rechained(named.manifest, self._plan).fingerprint
+        before = arranged(named.manifest, self._plan).fingerprint
         now = self._plan.descriptions()
         for operator_id in self._committers:
             if before.get(operator_id) != fingerprint_of(now[operator_id]):

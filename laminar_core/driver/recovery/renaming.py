@@ -5,10 +5,16 @@ pair that was applied already, because the checkpoint has the new name, is no mi
 may stay where it is, until the next checkpoint and after it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from laminar_core.driver.recovery.column_names import (
+    ColumnRename,
+    applied_to_descriptions,
+    names_of,
+    with_column_names,
+)
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import JsonObject
 from laminar_core.plan.plan import INPUTS_KEY, Plan
@@ -25,11 +31,13 @@ class Rename(NamedTuple):
     now: str
 
     @classmethod
-    def parse(cls, text: str) -> "Rename":
-        """Read ``OLD=NEW``.
+    def parse(cls, text: str) -> "Rename | ColumnRename":
+        """Read ``OLD=NEW`` or, for a column, ``OPERATOR.OLD=NEW``.
 
         >>> Rename.parse("totals=sums").now
         'sums'
+        >>> Rename.parse("totals.shop=store")
+        ColumnRename(operator_id='totals', before='shop', now='store')
 
         Raises:
             ConfigurationError: it has another form (INVALID_OPTION).
@@ -37,9 +45,18 @@ class Rename(NamedTuple):
         before, _, now = text.partition("=")
         if not before or not now or before == now:
             raise ConfigurationError(
-                ErrorCode.INVALID_OPTION, f"{text!r} is no rename: give OLD=NEW"
+                ErrorCode.INVALID_OPTION,
+                f"{text!r} is no rename: give OLD=NEW or, for a column, OPERATOR.OLD=NEW",
             )
-        return cls(before, now)
+        operator_id, dot, column = before.partition(".")
+        if not dot:
+            return cls(before, now)
+        if not operator_id or not column or column == now:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"{text!r} is no rename of a column: give OPERATOR.OLD=NEW",
+            )
+        return ColumnRename(operator_id, column, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +66,29 @@ class Renamed:
     manifest: CheckpointManifest
     lines: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    columns: frozenset[ColumnRename] = frozenset()
+    """Renames of columns that a description names."""
 
 
-def renamed(manifest: CheckpointManifest, plan: Plan, renames: Sequence[Rename]) -> Renamed:
+def renamed(
+    manifest: CheckpointManifest, plan: Plan, renames: Sequence[Rename | ColumnRename]
+) -> Renamed:
     """Return the checkpoint with other names; unchanged if one of them does not fit."""
+    found = _with_operators(manifest, plan, [one for one in renames if isinstance(one, Rename)])
+    columns = columns_of(renames)
+    if found.problems or not columns:
+        return found
+    after = with_column_names(found.manifest, plan, names_of(columns))
+    applied = applied_to_descriptions(found.manifest, plan, columns)
+    return replace(found, manifest=after, columns=applied)
+
+
+def columns_of(renames: Iterable[Rename | ColumnRename]) -> list[ColumnRename]:
+    """Return those that are of columns."""
+    return [one for one in renames if isinstance(one, ColumnRename)]
+
+
+def _with_operators(manifest: CheckpointManifest, plan: Plan, renames: Sequence[Rename]) -> Renamed:
     there = manifest.parallelism.keys()
     due = [one for one in renames if one.before in there or one.now not in there]
     problems = tuple(_problems(manifest, plan, due))

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from laminar_core.connectors.base import Gap
+from laminar_core.driver.recovery.partial_reset import PartReset
 from laminar_core.driver.recovery.state_reset import Reset
 from laminar_core.errors import LaminarError
 from laminar_core.protocol.recovery import Rejected
@@ -57,12 +58,13 @@ class OperatorReport:
 
     ``restored``: it continues with its state. ``empty``: it had none. ``unmapped``: it has state
     that the pipeline would not, or must not, continue from. ``new``: the checkpoint does not
-    contain it. ``carried``: it went with its source, and later checkpoints contain its state.
-    ``dropped``: the pipeline lacks it, and a person gave up its state.
+    contain it. ``reset``: it begins anew, with all that it hangs together with. ``carried``: it
+    went with its source, and later checkpoints contain its state. ``dropped``: the
+    pipeline lacks it, and a person gave up its state.
     """
 
     operator_id: str
-    status: Literal["restored", "empty", "unmapped", "new", "carried", "dropped"]
+    status: Literal["restored", "empty", "unmapped", "new", "reset", "carried", "dropped"]
     row_count: int = 0
     size_bytes: int = 0
     problem: str | None = None
@@ -128,7 +130,7 @@ class RecoveryReport:
     committed_beyond_ids: tuple[int, ...] = ()
     """Checkpoints after the restored one whose output was committed."""
     rejected: tuple[Rejected, ...] = ()
-    reset: Reset | None = None
+    reset: Reset | PartReset | None = None
     """State that is dropped on the user's request."""
     accepted: tuple[str, ...] = ()
     """Acceptances of this start, each as one line with its cost."""

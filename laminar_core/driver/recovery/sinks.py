@@ -60,6 +60,8 @@ class Going:
     """A fresh start without an explicit request: visible output is of another run."""
     left_before: frozenset[CheckpointId] = frozenset()
     """Visible checkpoints that an earlier start has gone back behind: it was accepted then."""
+    is_reset: bool = False
+    """Whether the sink begins anew with a part of the pipeline, while the rest continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ def judge(facts: SinkFacts, going: Going, accepted: Sequence[Acceptance]) -> Sin
             back = f"checkpoints {going.base_id + 1} to {visible_id}"
             lines.append(f"{repeat}: output of {back} is shown twice")
         elif visible_id not in going.left_before:
-            problems.append(_repeated_output(facts.operator_id, going.base_id, visible_id))
+            problems.append(_repeated_output(facts.operator_id, going, visible_id))
     report = SinkReport(
         facts.operator_id,
         sum(len(pending.committables) for pending in facts.pending),
@@ -209,9 +211,16 @@ def _foreign_output(job: str, operator_id: str, visible_id: CheckpointId) -> Con
 
 
 def _repeated_output(
-    operator_id: str, base_id: CheckpointId, visible_id: CheckpointId
+    operator_id: str, going: Going, visible_id: CheckpointId
 ) -> IncompatibleStateError:
-    start = f"checkpoint {base_id}" if base_id else "nothing"
+    if going.is_reset:
+        return IncompatibleStateError(
+            ErrorCode.OUTPUT_REPEATED,
+            f"sink {operator_id} shows output up to checkpoint {visible_id} and cannot take it "
+            "back, and what it is computed from is to be reset: readers would see rows twice. "
+            f"Leave the reset out, or start with --accept sink-repeat:{operator_id}",
+        )
+    start = f"checkpoint {going.base_id}" if going.base_id else "nothing"
     return IncompatibleStateError(
         ErrorCode.OUTPUT_REPEATED,
         f"sink {operator_id} shows output up to checkpoint {visible_id} and cannot take it back, "

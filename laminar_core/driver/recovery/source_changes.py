@@ -233,7 +233,7 @@ class _Comparison:
             vertex_id = vertex.vertex_id
             before = self._manifest.operators_description.get(vertex_id, {}).get(INPUTS_KEY)
             after = now[next(vertex.operator_ids())].get(INPUTS_KEY)
-            edges = _into(self._manifest, vertex_id)
+            edges = inputs_into(self._manifest, vertex_id)
             if not isinstance(before, list) or not isinstance(after, list) or before == after:
                 continue
             if len(before) != len(edges):
@@ -250,10 +250,10 @@ class _Comparison:
     def _renumbered(self, entry: AlignmentEntry, inputs: Mapping[int, int]) -> AlignmentEntry:
         """Give the channels the numbers that they have in the pipeline."""
         workers = self._manifest.workers
-        before = _first_channels(
-            [edge.partitioning for edge in _into(self._manifest, entry.vertex_id)], workers
+        before = first_channels(
+            [edge.partitioning for edge in inputs_into(self._manifest, entry.vertex_id)], workers
         )
-        now = _first_channels(
+        now = first_channels(
             [edge.partitioning.kind for edge in self._plan.inputs_of(entry.vertex_id)], workers
         )
         moved = {
@@ -285,7 +285,8 @@ def _fed_only_by(feeds: Mapping[str, set[str]], sources: AbstractSet[str]) -> se
     return found
 
 
-def _into(manifest: CheckpointManifest, vertex_id: str) -> list[EdgeEntry]:
+def inputs_into(manifest: CheckpointManifest, vertex_id: str) -> list[EdgeEntry]:
+    """Return the edges into a vertex, in the order of its inputs."""
     edges = [edge for edge in manifest.edges if edge.downstream == vertex_id]
     return sorted(edges, key=lambda edge: edge.input_index)
 
@@ -294,7 +295,7 @@ def _place(edge: EdgeRef, inputs: Mapping[str, Mapping[int, int]]) -> int | None
     return inputs.get(edge.downstream, {}).get(edge.input_index)
 
 
-def _first_channels(kinds: Sequence[PartitioningKind], workers: int) -> list[int]:
+def first_channels(kinds: Sequence[PartitioningKind], workers: int) -> list[int]:
     """Return the first channel of each input, and then the number of channels."""
     first = [0]
     for kind in kinds:

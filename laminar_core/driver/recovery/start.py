@@ -8,7 +8,7 @@ output is never rolled back without an explicit request (ADR-0021). Only damaged
 skipped.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -21,18 +21,29 @@ from laminar_core.driver.discovery import Discovering
 from laminar_core.driver.events import GenerationStarted, RejectedCheckpoint
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.driver.options import JobOptions
-from laminar_core.driver.publication import JobIdentity, LeftOut
+from laminar_core.driver.publication import JobIdentity, LeftOut, committables_of
 from laminar_core.driver.recovery.acceptance import Acceptance, unneeded
-from laminar_core.driver.recovery.compatibility import Mismatch, mismatches
+from laminar_core.driver.recovery.compared import (
+    Compared,
+    ExaminedOperators,
+    operator_reports,
+    took_part,
+)
+from laminar_core.driver.recovery.compatibility import mismatches
 from laminar_core.driver.recovery.evolution import evolution
 from laminar_core.driver.recovery.importing import Importer
-from laminar_core.driver.recovery.rechaining import rechained
-from laminar_core.driver.recovery.renaming import Renamed, renamed
+from laminar_core.driver.recovery.inserting import arranged
+from laminar_core.driver.recovery.partial_reset import (
+    PartReset,
+    decided_before,
+    part_to_reset,
+    together,
+    without_part,
+)
+from laminar_core.driver.recovery.renaming import Renamed, columns_of, renamed
 from laminar_core.driver.recovery.report import (
     CheckpointReport,
-    OperatorReport,
     RecoveryReport,
-    SourceReport,
     rows_to_replay,
 )
 from laminar_core.driver.recovery.sinks import (
@@ -100,6 +111,8 @@ class Examined:
     """The checkpoint with the names and vertices of the pipeline; None on a fresh start."""
     fitted: CheckpointManifest | None = None
     """The part of it that the pipeline of today reads; None on a fresh start."""
+    part: PartReset | None = None
+    """The part that begins anew while the rest continues; None: nothing does."""
 
     @property
     def base_id(self) -> CheckpointId | None:
@@ -191,12 +204,15 @@ class RecoveryManager:
 
     def _compare(self, choice: Choice, request: RestoreRequest, *, first: bool) -> Examined:
         """Collect all problems, instead of the first one only."""
-        left = None
+        left, part = None, None
         if first and self._options.reset_state:
+            part = self._part_to_reset(choice)
+        if first and self._options.reset_state and part is None:
             choice, left = reset(choice, self._plan, self._options.reset_state)
             request = replace(request, allow_fresh=True)
-        named = self._named(choice.manifest)
-        manifest = None if named is None else rechained(named.manifest, self._plan)
+        part = together(part, self._decided_before(choice.manifest))
+        named = self._named(choice.manifest, part)
+        manifest = None if named is None else arranged(named.manifest, self._plan)
         if isinstance(choice.decision, Refuse):
             job, rejected = self._options.job, choice.decision.rejected
             problems = (_refusal(job, request, choice.decision),)
@@ -205,18 +221,18 @@ class RecoveryManager:
             return Examined(choice, {}, {}, report)
         accepted = self._accepted(manifest, first=first)
         changes, sources = self._sources(manifest, accepted)
-        compared = _Compared(
+        compared = Compared(
             manifest,
             changes,
-            self._operators(named, manifest, changes, accepted),
+            self._operators(named, manifest, changes, accepted, part),
             sources,
-            self._sinks(choice, request, accepted if first else ()),
+            self._sinks(choice, request, accepted if first else (), part),
         )
         self._keep_accepting(manifest, compared.used_before_a_checkpoint)
         problems = [*compared.problems]
         if first and (needless := unneeded(accepted, compared.used)):
             problems.append(needless)
-        report = self._report(choice, compared, left, problems)
+        report = self._report(choice, compared, left or part, problems)
         left_out = LeftOut({sink.report.operator_id: sink.left_out for sink in compared.sinks})
         return Examined(
             choice,
@@ -227,13 +243,31 @@ class RecoveryManager:
             changes,
             manifest,
             compared.operators.fitted,
+            part,
         )
+
+    def _part_to_reset(self, choice: Choice) -> PartReset | None:
+        """Return the part that begins anew; None if all does, or if there is nothing to reset."""
+        options, manifest = self._options, choice.manifest
+        if manifest is None or not options.reset_from:
+            return None
+        manifest = renamed(manifest, self._plan, options.renames).manifest
+        return part_to_reset(
+            manifest, self._plan, options.reset_state, options.reset_from, options.renames
+        )
+
+    def _decided_before(self, manifest: CheckpointManifest | None) -> PartReset | None:
+        """Return what was reset after the checkpoint, by a start that came to no other one."""
+        if manifest is None:
+            return None
+        decided = self._store.generations.resets_after(Generation(manifest.generation))
+        return decided_before(manifest, self._plan, decided)
 
     def _report(
         self,
         choice: Choice,
-        compared: "_Compared",
-        left: Reset | None,
+        compared: Compared,
+        left: Reset | PartReset | None,
         problems: Sequence[LaminarError],
     ) -> RecoveryReport:
         manifest, reports = compared.manifest, compared.sources.reports
@@ -246,7 +280,7 @@ class RecoveryManager:
             workers=self._options.parallelism,
             checkpoint=checkpoint,
             rows_to_replay=rows_to_replay(
-                self._last_progress(), tuple(_took_part(reports, manifest))
+                self._last_progress(), tuple(took_part(reports, manifest))
             ),
             operators=compared.operators.reports,
             evolved=compared.operators.lines,
@@ -260,10 +294,13 @@ class RecoveryManager:
             problems=tuple(problems),
         )
 
-    def _named(self, manifest: CheckpointManifest | None) -> Renamed | None:
+    def _named(self, manifest: CheckpointManifest | None, part: PartReset | None) -> Renamed | None:
         if manifest is None:
             return None
-        return renamed(manifest, self._plan, self._options.renames)
+        named = renamed(manifest, self._plan, self._options.renames)
+        if part is None:
+            return named
+        return replace(named, manifest=without_part(named.manifest, set(part.operators)))
 
     def _operators(
         self,
@@ -271,25 +308,40 @@ class RecoveryManager:
         manifest: CheckpointManifest | None,
         changes: SourceChanges | None,
         accepted: Sequence[Acceptance],
-    ) -> "_ExaminedOperators":
+        part: PartReset | None,
+    ) -> ExaminedOperators:
         if named is None or manifest is None or changes is None:
-            return _ExaminedOperators()
+            return ExaminedOperators()
         committed = self._recorded([manifest.checkpoint_id]).keys() - self._committers.keys()
         evolved = evolution(changes.fitted, self._plan, changes, accepted, committed)
         workers = self._options.parallelism
         found = list(mismatches(manifest, self._plan, workers, changes, evolved))
         told = {operator_id for mismatch in found for operator_id in mismatch.operator_ids}
-        columns = compared_columns(evolved.fitted, self._plan, self._store, accepted)
+        columns = compared_columns(
+            evolved.fitted,
+            self._plan,
+            self._store,
+            accepted,
+            columns_of(self._options.renames),
+            named.columns,
+        )
         found += [mismatch for mismatch in columns.found if not mismatch.operator_ids & told]
-        reports = _operator_reports(manifest, self._plan, found, changes.carried, evolved.dropped)
-        return _ExaminedOperators(
+        reset_ids = frozenset(() if part is None else part.operators)
+        reports = operator_reports(
+            manifest, self._plan, found, changes.carried, evolved.dropped, reset_ids
+        )
+        told_of = (line for line in evolved.lines if line.partition(":")[0] not in reset_ids)
+        return ExaminedOperators(
             tuple(reports),
             (
-                *(ConfigurationError(ErrorCode.INVALID_OPTION, said) for said in named.problems),
+                *(
+                    ConfigurationError(ErrorCode.INVALID_OPTION, said)
+                    for said in (*named.problems, *columns.renames_refused)
+                ),
                 *(mismatch.error for mismatch in found),
             ),
             evolved.fitted,
-            (*named.lines, *evolved.lines, *columns.lines),
+            (*named.lines, *told_of, *columns.lines),
             (*evolved.used, *columns.used),
             (*evolved.accepted, *columns.accepted),
         )
@@ -320,15 +372,21 @@ class RecoveryManager:
         return changes, examined
 
     def _sinks(
-        self, choice: Choice, request: RestoreRequest, accepted: Sequence[Acceptance]
+        self,
+        choice: Choice,
+        request: RestoreRequest,
+        accepted: Sequence[Acceptance],
+        part: PartReset | None,
     ) -> list[SinkVerdict]:
         """Ask every sink, then decide."""
         manifest = choice.manifest
         assert not isinstance(choice.decision, Refuse), "a refused start asks no sink"
         recorded = self._recorded(choice.decision.committed_beyond)
+        anew = frozenset(() if part is None else part.sinks)
         facts = [
             read_sink(operator_id, committer, choice.redrive, recorded.get(operator_id))
             for operator_id, committer in self._committers.items()
+            if operator_id not in anew
         ]
         going = Going(
             self._options.job,
@@ -338,7 +396,27 @@ class RecoveryManager:
                 self._left_before([*(sink.visible_id for sink in facts), *recorded.values()])
             ),
         )
-        return [judge(sink, going, accepted) for sink in facts]
+        verdicts = [judge(sink, going, accepted) for sink in facts]
+        return verdicts + [self._begins_anew(sink, choice, part, accepted) for sink in sorted(anew)]
+
+    def _begins_anew(
+        self, sink: str, choice: Choice, part: PartReset | None, accepted: Sequence[Acceptance]
+    ) -> SinkVerdict:
+        """Decide for a sink of a part that begins anew: nothing of it is committed, all goes."""
+        manifest, decided = choice.manifest, part is not None and part.generations
+        assert manifest is not None, "the rest continues"
+        assert not isinstance(choice.decision, Refuse), "a refused start asks no sink"
+        seen = self._recorded([manifest.checkpoint_id, *choice.decision.committed_beyond])
+        facts = read_sink(sink, self._committers[sink], (), seen.get(sink))
+        visible = (*seen.values(), facts.visible_id) if decided else ()
+        going = Going(
+            self._options.job,
+            NO_CHECKPOINT,
+            left_before=frozenset(each for each in visible if each is not None),
+            is_reset=True,
+        )
+        waiting = (c for m in choice.redrive for c in committables_of(m, sink))
+        return replace(judge(facts, going, accepted), left_out=tuple(waiting))
 
     def _recorded(self, checkpoint_ids: Iterable[CheckpointId]) -> dict[str, CheckpointId]:
         """Return, per sink, the newest of these checkpoints that is recorded as committed there."""
@@ -406,7 +484,13 @@ class RecoveryManager:
         )
         base_id = examined.base_id
         if not self._importer.go_over(audited.reference()):
-            self._store.generations.record_base(generation, base_id, audited=audited.reference())
+            part = examined.part if first else None
+            self._store.generations.record_base(
+                generation,
+                base_id,
+                reset=None if part is None else part.record(),
+                audited=audited.reference(),
+            )
 
     def _bad_row_rules(self) -> JsonObject:
         """Return which messages this generation may lose, and on whose decision."""
@@ -434,7 +518,8 @@ class RecoveryManager:
             self._store.claims.check_owner(generation)
             self._staging(operator_id).delete_before(generation)
             if isinstance(committer, Withdrawing):
-                committer.withdraw_after(base_id, generation)
+                is_reset = examined.part is not None and operator_id in examined.part.sinks
+                committer.withdraw_after(NO_CHECKPOINT if is_reset else base_id, generation)
 
     def _carried(self, examined: Examined) -> Carried | None:
         """Read what goes into every checkpoint although the pipeline lacks it."""
@@ -473,56 +558,6 @@ class RecoveryManager:
         return start
 
 
-@dataclass(frozen=True, slots=True)
-class _ExaminedOperators:
-    """All operators, compared with the checkpoint."""
-
-    reports: tuple[OperatorReport, ...] = ()
-    problems: tuple[LaminarError, ...] = ()
-    fitted: CheckpointManifest | None = None
-    lines: tuple[str, ...] = ()
-    used: tuple[Acceptance, ...] = ()
-    accepted: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """Everything that was compared with the checkpoint."""
-
-    manifest: CheckpointManifest | None
-    changes: SourceChanges | None
-    operators: _ExaminedOperators
-    sources: ExaminedSources
-    sinks: Sequence[SinkVerdict]
-
-    @property
-    def problems(self) -> Iterator[LaminarError]:
-        """Yield all problems, in the order of PROTOCOL section 11."""
-        yield from self.operators.problems
-        yield from self.sources.problems
-        for sink in self.sinks:
-            yield from sink.problems
-
-    @property
-    def used_before_a_checkpoint(self) -> list[Acceptance]:
-        """Return the acceptances that are needed again until a checkpoint has completed."""
-        dropped = () if self.changes is None else self.changes.used
-        return [*dropped, *self.operators.used, *self.sources.used]
-
-    @property
-    def used(self) -> list[Acceptance]:
-        """Return the acceptances that are needed."""
-        return [*self.used_before_a_checkpoint, *(a for sink in self.sinks for a in sink.used)]
-
-    def accepted(self) -> Iterator[str]:
-        """Yield one line for each."""
-        yield from () if self.changes is None else self.changes.accepted
-        yield from self.operators.accepted
-        yield from self.sources.accepted
-        for sink in self.sinks:
-            yield from sink.accepted
-
-
 def _workers_before(restored: CheckpointManifest | None, workers: int) -> int | None:
     """Only if it is another number."""
     return None if restored is None or restored.workers == workers else restored.workers
@@ -539,50 +574,6 @@ def _refusal(job: str, request: RestoreRequest, refused: Refuse) -> LaminarError
             return ConfigurationError(ErrorCode.NO_SUCH_CHECKPOINT, message)
         case "orphan" | "being-deleted":
             return IncompatibleStateError(ErrorCode.NO_RESTORABLE_CHECKPOINT, message)
-
-
-def _operator_reports(
-    manifest: CheckpointManifest,
-    plan: Plan,
-    found: Iterable[Mismatch],
-    carried: Container[str],
-    dropped: Container[str],
-) -> Iterator[OperatorReport]:
-    """Yield reports on the pipeline's operators, then on those only in the checkpoint."""
-    problems = {operator_id: str(m.error) for m in found for operator_id in m.operator_ids}
-    ids = list(plan.descriptions())
-    for operator_id in [*ids, *(o for o in manifest.parallelism if o not in ids)]:
-        entries = [entry for entry in manifest.subtasks if entry.operator_id == operator_id]
-        kept = any(e.segments or e.properties or e.committables for e in entries)
-        problem = problems.get(operator_id)
-        if operator_id not in manifest.parallelism:
-            status = "new"
-        elif problem is not None:
-            status = "unmapped"
-        elif operator_id in carried:
-            status = "carried"
-        elif operator_id in dropped:
-            status = "dropped"
-        else:
-            status = "restored" if kept else "empty"
-        yield OperatorReport(
-            operator_id,
-            status,
-            sum(entry.row_count for entry in entries),
-            sum(entry.size_bytes for entry in entries),
-            problem,
-        )
-
-
-def _took_part(
-    sources: Iterable[SourceReport], manifest: CheckpointManifest | None
-) -> Iterator[SourceReport]:
-    """Yield the sources whose rows the last run counted up to the checkpoint."""
-    for source in sources:
-        if manifest is None or (
-            source.status != "back" and (source.operator_id not in manifest.carried)
-        ):
-            yield source
 
 
 def _damaged(report: RecoveryReport) -> tuple[RejectedCheckpoint, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from laminar_core.driver.recovery.compatibility import kept_state
-from laminar_core.driver.recovery.rechaining import rechained
+from laminar_core.driver.recovery.inserting import arranged
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.mapping import MappingReport, mapping_report
 from laminar_core.plan.plan import Plan
@@ -38,7 +38,7 @@ class Reset:
 
 def mapping_of(manifest: CheckpointManifest, plan: Plan) -> MappingReport:
     """Return which operators of the pipeline fit the state of the checkpoint."""
-    before, now = rechained(manifest, plan).operators_description, plan.descriptions()
+    before, now = arranged(manifest, plan).operators_description, plan.descriptions()
     return mapping_report(before, now, frozenset(kept_state(manifest)))
 
 

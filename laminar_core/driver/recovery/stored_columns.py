@@ -6,12 +6,18 @@ edge, is read before anything is changed. Which differences fit, ``state.evolvin
 Source: PROTOCOL sections 10 and 11.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from laminar_core.driver.recovery.acceptance import Acceptance, AcceptanceKind, find_acceptance
+from laminar_core.driver.recovery.column_names import (
+    ColumnRename,
+    Names,
+    names_of,
+    refused_renames,
+)
 from laminar_core.driver.recovery.compatibility import Mismatch
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import StatefulSpec
@@ -19,6 +25,7 @@ from laminar_core.plan.evolving import rules_of_edge, rules_of_state
 from laminar_core.plan.plan import Plan
 from laminar_core.records.manifest import CheckpointManifest, EdgeRef
 from laminar_core.records.segment import SegmentRef
+from laminar_core.state.column_names import columns_in, renamed_columns
 from laminar_core.state.evolving import Allowed, ColumnChanges, compare_columns
 from laminar_core.store.checkpoint_store import CheckpointStore
 
@@ -31,6 +38,8 @@ class ReadDifferently:
     """The operator whose state they are, or that they are on their way to."""
     what: str
     changes: ColumnChanges
+    before: pa.Schema
+    now: pa.Schema
 
     def lines(self) -> Iterator[str]:
         """Yield one text per kind of change."""
@@ -45,6 +54,7 @@ class ComparedColumns:
     lines: tuple[str, ...] = ()
     used: tuple[Acceptance, ...] = ()
     accepted: tuple[str, ...] = ()
+    renames_refused: tuple[str, ...] = ()
 
 
 def compared_columns(
@@ -52,8 +62,13 @@ def compared_columns(
     plan: Plan,
     store: CheckpointStore,
     accepted: Collection[Acceptance] = (),
+    renames: Sequence[ColumnRename] = (),
+    described: Collection[ColumnRename] = (),
 ) -> ComparedColumns:
     """Compare the columns of state and of in-flight rows with the pipeline's.
+
+    ``renames``: other names of columns, as a person says; ``described``: those of them that changed
+    a description.
 
     Raises:
         CorruptCheckpointError: a file has changed since the checkpoint was verified.
@@ -62,10 +77,13 @@ def compared_columns(
     found: list[Mismatch] = []
     lines: list[str] = []
     used: dict[Acceptance, list[str]] = {}
-    for one in (*_state(manifest, plan, store), *_in_flight(manifest, plan, store)):
+    names = names_of(renames)
+    read: list[ReadDifferently] = []
+    for one in (*_state(manifest, plan, store, names), *_in_flight(manifest, plan, store, names)):
         if isinstance(one, Mismatch):
             found.append(one)
             continue
+        read.append(one)
         lines += one.lines()
         for kind, columns in _needed(one.changes):
             by = find_acceptance(accepted, kind, one.operator_id)
@@ -74,7 +92,31 @@ def compared_columns(
             else:
                 used.setdefault(by, []).append(f"{one.what}: {', '.join(columns)}")
     said = tuple(f"{by}: {'; '.join(what)}" for by, what in used.items())
-    return ComparedColumns(tuple(found), tuple(lines), tuple(used), said)
+    told = {operator_id for mismatch in found for operator_id in mismatch.operator_ids}
+    needless = _renames_of_nothing(
+        manifest, plan, [one for one in renames if one.operator_id not in told], read, described
+    )
+    return ComparedColumns(tuple(found), tuple(lines), tuple(used), said, tuple(needless))
+
+
+def _renames_of_nothing(
+    manifest: CheckpointManifest,
+    plan: Plan,
+    renames: Sequence[ColumnRename],
+    read: Sequence[ReadDifferently],
+    described: Collection[ColumnRename],
+) -> Iterator[str]:
+    stored: dict[str, set[str]] = {}
+    for one in read:
+        stored.setdefault(one.operator_id, set()).update(columns_in(one.before))
+    applied = {
+        rename
+        for rename in renames
+        for one in read
+        if one.operator_id == rename.operator_id
+        and renamed_columns(one.before, one.now, {rename.before: rename.now})
+    }
+    return refused_renames(manifest, plan, renames, stored, applied | set(described))
 
 
 def column_mismatches(
@@ -97,7 +139,7 @@ def _needed(changes: ColumnChanges) -> Iterator[tuple[AcceptanceKind, tuple[str,
 
 
 def _state(
-    manifest: CheckpointManifest, plan: Plan, store: CheckpointStore
+    manifest: CheckpointManifest, plan: Plan, store: CheckpointStore, names: Names
 ) -> Iterator[Mismatch | ReadDifferently]:
     wanted = dict(_state_tables(plan))
     where = f"in checkpoint {manifest.checkpoint_id}"
@@ -109,19 +151,16 @@ def _state(
             yield Mismatch(_unknown(f"{what} {where}"), frozenset({operator_id}))
             continue
         now, rules = wanted[operator_id][table]
-        yield _judged(
-            operator_id, f"{what} {where}", store.parts.read_state(segment).schema, now, rules
-        )
+        before = store.parts.read_state(segment).schema
+        changes = compare_columns(before, now, rules, names.get(operator_id))
+        yield _judged(ReadDifferently(operator_id, f"{what} {where}", changes, before, now))
 
 
-def _judged(
-    operator_id: str, what: str, before: pa.Schema, now: pa.Schema, rules: Allowed
-) -> Mismatch | ReadDifferently:
-    changes = compare_columns(before, now, rules)
-    if changes.problems:
-        problem = _changed(what, "; ".join(changes.problems))
-        return Mismatch(problem, frozenset({operator_id}))
-    return ReadDifferently(operator_id, what, changes)
+def _judged(one: ReadDifferently) -> Mismatch | ReadDifferently:
+    if not one.changes.problems:
+        return one
+    problem = _changed(one.what, "; ".join(one.changes.problems))
+    return Mismatch(problem, frozenset({one.operator_id}))
 
 
 def _one_of_each_table(
@@ -144,7 +183,7 @@ def _state_tables(plan: Plan) -> Iterator[tuple[str, Mapping[str, tuple[pa.Schem
 
 
 def _in_flight(
-    manifest: CheckpointManifest, plan: Plan, store: CheckpointStore
+    manifest: CheckpointManifest, plan: Plan, store: CheckpointStore, names: Names
 ) -> Iterator[Mismatch | ReadDifferently]:
     edges = {(e.upstream, e.downstream, plan.input_index(e)): e for e in plan.edges}
     rows: dict[EdgeRef, int] = {}
@@ -158,7 +197,10 @@ def _in_flight(
         before = store.parts.read_inflight_schema(entry)
         where = f"in flight from {edge.upstream} to {edge.downstream}"
         where = f"{rows[entry.edge]:,} rows {where} in checkpoint {manifest.checkpoint_id}"
-        yield _judged(edge.downstream, where, before, edge.schema, rules_of_edge(plan, edge))
+        changes = compare_columns(
+            before, edge.schema, rules_of_edge(plan, edge), names.get(edge.downstream)
+        )
+        yield _judged(ReadDifferently(edge.downstream, where, changes, before, edge.schema))
 
 
 def _not_accepted(one: ReadDifferently, kind: AcceptanceKind, columns: tuple[str, ...]) -> Mismatch:

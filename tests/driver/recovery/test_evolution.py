@@ -6,7 +6,7 @@ import pytest
 
 from laminar_core.driver.recovery.acceptance import parse_acceptance
 from laminar_core.driver.recovery.evolution import Evolution, evolution, only_aggregates_differ
-from laminar_core.driver.recovery.rechaining import rechained
+from laminar_core.driver.recovery.inserting import arranged
 from laminar_core.driver.recovery.source_changes import source_changes
 from laminar_core.operators import agg
 from laminar_core.operators.base import JsonObject
@@ -36,7 +36,7 @@ def with_state(plan: Plan, **kept: JsonObject) -> CheckpointManifest:
 def compared(
     checkpoint: CheckpointManifest, plan: Plan, *accepted: str, committed: Collection[str] = ()
 ) -> Evolution:
-    changes = source_changes(rechained(checkpoint, plan), plan)
+    changes = source_changes(arranged(checkpoint, plan), plan)
     accept = tuple(map(parse_acceptance, accepted))
     return evolution(changes.fitted, plan, changes, accept, committed)
 

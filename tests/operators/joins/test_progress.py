@@ -2,13 +2,17 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from laminar_core.codec.key_groups import key_groups_of
 from laminar_core.operators.base import Snapshot
+from laminar_core.operators.joins.as_of import AsOfJoin
+from laminar_core.operators.joins.interval import IntervalJoin
 from laminar_core.operators.joins.progress import JoinProgress
-from laminar_core.operators.joins.side import EventRows
+from laminar_core.operators.joins.side import EventRows, JoinSide
+from laminar_core.operators.progress import Progress
 from laminar_core.protocol.types import WATERMARK_MIN_US
-from tests.operators.joins.join_histories import MAX_PARALLELISM, context
+from tests.operators.joins.join_histories import MAX_PARALLELISM, History, context
 
 
 def events(*rows: tuple[str, int]) -> EventRows:
@@ -61,3 +65,32 @@ def test_what_was_ahead_stays_late_until_the_watermark_has_caught_up() -> None:
     assert times(again, *rows) == [100, 50]
     again.advance(100)
     assert "fired_ahead" not in again.properties()
+
+
+KEYS = ("a", "b", "c", "")
+SIDES = JoinSide("left", ("k",), "t"), JoinSide("right", ("key",), "t")
+AHEAD: list[tuple] = [
+    ("rows", 0, [(key, 0, 1) for key in KEYS]),
+    ("watermark", 1),
+    ("one_watermark", 0, 9),
+    ("restart", 1),
+    ("rows", 1, [(key, 0, 2) for key in KEYS]),
+]
+"""One of two subtasks is ahead; then one subtask has the keys of both."""
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [IntervalJoin("join", *SIDES, 0, 5), AsOfJoin("join", *SIDES, 5)],
+    ids=["within", "as of"],
+)
+def test_a_late_row_that_is_accepted_after_a_rescale_would_be_noticed(
+    spec: IntervalJoin | AsOfJoin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted fault: whoever was ahead is forgotten, and the least watermark decides."""
+    assert 0 < History(spec, (), 2).run(AHEAD).late < len(KEYS)
+    monkeypatch.setattr(
+        Progress, "is_late", lambda _self, rows, _keys, _times: np.zeros(rows.num_rows, np.bool_)
+    )
+    with pytest.raises(AssertionError):
+        History(spec, (), 2).run(AHEAD)

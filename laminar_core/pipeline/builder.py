@@ -56,6 +56,7 @@ from laminar_core.pipeline.graph import Input, Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.joins import On, Times, as_of_join, interval_join
 from laminar_core.pipeline.keyed import KeyedStream
+from laminar_core.pipeline.updating import distinct_rows
 from laminar_core.plan.inputs import require_input_count
 from laminar_core.plan.plan import (
     Broadcast,
@@ -330,6 +331,22 @@ class Stream:
         name = self._pipeline.name_for("deduplicate", name)
         operator = Deduplicate(name, producer, generation, sequence, retention or Retention())
         return self.then(operator, Keyed((producer,)))
+
+    def distinct(
+        self,
+        *columns: str,
+        within: Duration | None = None,
+        time: str | None = None,
+        name: str | None = None,
+    ) -> "Stream":
+        """Pass the first row that comes with equal values in ``columns``; by default in all.
+
+        ``within``: a row that is later than the one that was passed by more than this passes again.
+        Without it, each key is kept for ever. ``time``: the event time, by default the
+        watermark's; with ``within``, rows behind the watermark are dropped and counted.
+        """
+        name = self._pipeline.name_for("distinct", name)
+        return distinct_rows(self, name, columns, within=within, time=time)
 
     def rebalance(self) -> "Stream":
         """Distribute whole batches evenly over all workers, for an uneven source."""

@@ -73,7 +73,7 @@ def _sides(
         left_keys = right_keys = (on,) if isinstance(on, str) else tuple(on)
     left_time, right_time = (time, time) if time is None or isinstance(time, str) else time
     times = [
-        _time_of(stream.event_time, column, f"the {which} input of {name}")
+        event_time_of(stream.event_time, column, f"the {which} input of {name}")
         for stream, column, which in ((left, left_time, "left"), (right, right_time, "right"))
     ]
     sides = (
@@ -83,7 +83,7 @@ def _sides(
     return sides, max(time.lag_us for time in times)
 
 
-def _time_of(known: EventTime | None, name: str | None, what: str) -> TimeColumn:
+def event_time_of(known: EventTime | None, name: str | None, what: str) -> TimeColumn:
     """Return the column of event time, by default the one of ``watermark``.
 
     Raises:

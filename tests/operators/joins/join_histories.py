@@ -97,13 +97,17 @@ class History:
         table = batch(side, rows)
         groups = key_groups_of(table, [KEYS[side]], MAX_PARALLELISM).tolist()
         for row, group in zip(rows, groups, strict=True):
-            if row[1] is not None and row[1] < self._reached_us[group]:
+            if row[1] is not None and self.is_late(row[1], self._reached_us[group]):
                 self.late += 1
             else:
                 self.accepted[side].append(row)
         parts = partition(table, [KEYS[side]], MAX_PARALLELISM, len(self.subtasks))
         for subtask, part in parts:
             self._take(subtask, self.subtasks[subtask].process_input(side, part))
+
+    def is_late(self, time_us: int, reached_us: int) -> bool:
+        """Return whether the operator drops a row whose key group had come so far."""
+        return time_us < reached_us
 
     def watermark(self, forward_us: int) -> None:
         least_us = max(min(self._watermarks_us), 0)

@@ -157,6 +157,41 @@ def pane_starts(window: Window, numbers: TimesUs) -> TimesUs:
     return numbers * window.slide_us + window.offset_us
 
 
+def windows_per_row(window: Window) -> int:
+    """Return the largest number of windows that a row can be in."""
+    return 1 if isinstance(window, TumblingWindow) else window.size_us // window.slide_us
+
+
+def last_ends_us(window: Window, times_us: TimesUs) -> TimesUs:
+    """Return the end of the last window that each time is in."""
+    starts_us = pane_starts(window, pane_numbers(window, times_us))
+    if not isinstance(window, CumulativeWindow):
+        return starts_us + window.size_us
+    return window_starts_us(window, starts_us + window.step_us) + window.size_us
+
+
+def ends_us(window: Window, times_us: TimesUs) -> tuple[TimesUs, TimesUs]:
+    """Return a position and the end of a window, for each window that each time is in.
+
+    Shapes: both arrays are as long; positions are ascending, and so are the ends of one position.
+    """
+    numbers = pane_numbers(window, times_us)
+    counts = np.full(len(times_us), windows_per_row(window))
+    if isinstance(window, CumulativeWindow):
+        counts -= numbers % windows_per_row(window)
+    positions = np.repeat(np.arange(len(times_us)), counts)
+    nth = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return positions, pane_starts(window, numbers)[positions] + window.slide_us * (nth + 1)
+
+
+def window_starts_us(window: Window, ends_us: TimesUs) -> TimesUs:
+    """Return the start of the window with each end; no two windows of a kind end together."""
+    if not isinstance(window, CumulativeWindow):
+        return ends_us - window.size_us
+    last_panes = pane_numbers(window, ends_us) - 1
+    return pane_starts(window, last_panes // windows_per_row(window) * windows_per_row(window))
+
+
 def require_time_column(schema: pa.Schema, column: str) -> None:
     """Accept a timestamp of any unit and zone, or int64 microseconds since 1970.
 

@@ -44,17 +44,18 @@ from laminar_core.operators.flat_map import (
     MapRows,
     RowFunction,
 )
-from laminar_core.operators.joins.as_of import AsOfHow
-from laminar_core.operators.joins.columns import SUFFIX
-from laminar_core.operators.joins.interval import How
+from laminar_core.operators.joins.kinds import How
+from laminar_core.operators.joins.side import SUFFIX
+from laminar_core.operators.joins.waiting import AsOfHow
 from laminar_core.operators.loops import LoopHead
 from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
+from laminar_core.operators.windows import Window
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig, job_options
 from laminar_core.pipeline.event_time import EventTime
 from laminar_core.pipeline.graph import Input, Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
-from laminar_core.pipeline.joins import On, Times, as_of_join, interval_join
+from laminar_core.pipeline.joins import Direction, JoinOptions, On, Times, as_of_join, join
 from laminar_core.pipeline.keyed import KeyedStream
 from laminar_core.pipeline.updating import distinct_rows
 from laminar_core.plan.inputs import require_input_count
@@ -434,33 +435,38 @@ class Stream:
         other: "Stream",
         *,
         on: On,
-        within: tuple[Duration, Duration],
+        within: tuple[Duration, Duration] | None = None,
+        window: Window | None = None,
         how: How = "inner",
         time: Times = None,
         suffix: str = SUFFIX,
         name: str | None = None,
     ) -> "Stream":
-        """Pair rows with equal keys whose times are close enough.
+        """Pair rows with equal keys whose times are close enough, or in the same window.
 
             persons.join(auctions, on={"id": "seller"}, within=("0 seconds", "10 seconds"))
+            views.join(clicks, on="user", window=tumbling("1 minute"))
 
         ``within`` bounds the time of the other stream's row, less the time of this one's; a bound
-        can be negative. ``on``: the key columns, by a mapping if their names differ. ``how``:
-        ``left``, ``right`` and ``full`` also emit rows without partner, with nulls, once none can
-        come any more. ``time``: the event-time column, of both or of each; by default the one
-        of ``watermark``. Columns of the other stream whose names are taken get the ``suffix``.
+        can be negative. Instead of the upper bound, a time column of this stream can say until when
+        each of its rows has partners. With ``window`` the result has ``window_start`` and
+        ``window_end``, and a row in several windows counts in each. ``on``: the key columns, by a
+        mapping if their names differ. ``how``: ``left``, ``right`` and ``full`` also emit rows
+        without partner, with nulls, once none can come any more. ``semi`` emits rows of this stream
+        once, with their first partner, and ``anti`` those without one; both have only columns of
+        this stream. ``time``: the event-time column, of both or of each; by default the one of
+        ``watermark``. Columns of the other stream whose names are taken get the ``suffix``.
 
         Each row is kept until event time has passed all its possible partners. Null matches
         nothing. Rows behind the watermark, which is the lesser one of both streams, are dropped and
-        counted.
+        counted; with ``window``, rows whose windows have ended.
 
         Raises:
             ConfigurationError: keys, times or names do not fit, or a stream has no event time.
         """
         name = self._pipeline.name_for("join", name)
-        return interval_join(
-            self, other, name, on=on, within=within, how=how, time=time, suffix=suffix
-        )
+        options = JoinOptions(on, time, suffix)
+        return join(self, other, name, options, within=within, window=window, how=how)
 
     def as_of(  # noqa: PLR0913 - a configuration, by keyword
         self,
@@ -468,6 +474,7 @@ class Stream:
         *,
         on: On,
         time: Times = None,
+        direction: Direction = "backward",
         max_distance: Duration | None = None,
         how: AsOfHow = "left",
         suffix: str = SUFFIX,
@@ -477,19 +484,22 @@ class Stream:
 
             trades.as_of(quotes, on="symbol", max_distance="1 hour")
 
-        A row of the other stream that is older by more than ``max_distance`` is none, and its key
-        is forgotten; without it, the last row of each key is kept for ever. ``inner`` drops rows
-        without partner. Of several rows at one time the greatest is taken, compared by its columns
-        in the order of the result. The other options are those of ``join``.
+        ``direction="forward"``: the first row at or after its time instead. A row of the other
+        stream that is further away than ``max_distance`` is none, and its key is forgotten; without
+        it, the last row of each key is kept for ever, and ``forward`` is refused. ``inner`` drops
+        rows without partner. Of several rows at one time the greatest is taken, compared by its
+        columns in the order of the result. The other options are those of ``join``.
 
-        A row is emitted when event time has passed it, because until then its partner may come.
+        A row is emitted when event time has passed it, or with ``forward`` its partner, because
+        until then a closer one may come.
 
         Raises:
             ConfigurationError: keys, times or names do not fit, or a stream has no event time.
         """
         name = self._pipeline.name_for("as-of", name)
+        options = JoinOptions(on, time, suffix)
         return as_of_join(
-            self, other, name, on=on, time=time, max_distance=max_distance, how=how, suffix=suffix
+            self, other, name, options, how=how, direction=direction, max_distance=max_distance
         )
 
     def iterate(

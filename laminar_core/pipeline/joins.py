@@ -1,15 +1,22 @@
 """Joins of two streams, as ``Stream.join`` and ``Stream.as_of`` describe them."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import MultiInputSpec
-from laminar_core.operators.joins.as_of import AsOfHow, AsOfJoin
+from laminar_core.operators.aggregation import WINDOW_END
+from laminar_core.operators.joins.as_of import AsOfJoin
 from laminar_core.operators.joins.columns import JoinedColumns
-from laminar_core.operators.joins.interval import How, IntervalJoin
+from laminar_core.operators.joins.forward import ForwardAsOfJoin
+from laminar_core.operators.joins.interval import IntervalJoin
+from laminar_core.operators.joins.kinds import How, sides_in_every_row
 from laminar_core.operators.joins.side import JoinSide
+from laminar_core.operators.joins.waiting import AsOfHow, ClosestJoin
+from laminar_core.operators.joins.window import WindowJoin
+from laminar_core.operators.windows import Window
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
+from laminar_core.state.window_layout import WINDOW_START
 from laminar_core.units import Duration, duration_us, signed_duration_us
 
 if TYPE_CHECKING:
@@ -21,52 +28,104 @@ On = str | Sequence[str] | Mapping[str, str]
 Times = str | tuple[str, str] | None
 """Event time: a column of both sides, one of each, or the column of each one's ``watermark``."""
 
+Direction = Literal["backward", "forward"]
+"""Whether the last row before or the first row after is meant."""
 
-def interval_join(  # noqa: PLR0913 - the options of Stream.join
+
+class JoinOptions(NamedTuple):
+    """What all joins have in common: the keys, the times, and the suffix of right columns."""
+
+    on: On
+    time: Times
+    suffix: str
+
+
+def join(  # noqa: PLR0913 - the options of Stream.join
     left: "Stream",
     right: "Stream",
     name: str,
+    options: JoinOptions,
     *,
-    on: On,
-    within: tuple[Duration, Duration],
+    within: tuple[Duration, Duration] | None,
+    window: Window | None,
     how: How,
-    time: Times,
-    suffix: str,
 ) -> "Stream":
-    """Pair rows with equal keys whose times are close enough; see ``Stream.join``."""
-    sides, lag_us = _sides(left, right, name, on, time)
-    low_us, high_us = (signed_duration_us(bound) for bound in within)
-    operator = IntervalJoin(name, *sides, low_us, high_us, how, suffix, lag_us)
-    joined = _connected(left, right, sides, operator)
+    """Pair rows with equal keys whose times are close, or in one window; see ``Stream.join``.
+
+    Raises:
+        ConfigurationError: it has neither bounds nor a window, or both (INVALID_OPTION).
+    """
+    sides, lag_us = _sides(left, right, name, options)
+    if (within is None) == (window is None):
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"{name}: a join needs within=(low, high) or window=..., and not both",
+        )
+    if window is not None:
+        operator = WindowJoin(name, *sides, window, how=how, suffix=options.suffix, lag_us=lag_us)
+        return _connected(left, right, operator).timed(_window_time(left, right, operator))
+    assert within is not None
+    low_us, high_us = signed_duration_us(within[0]), _upper_bound(left, within[1], name)
+    if isinstance(high_us, str):
+        sides, high_us = (replace(sides[0], until=high_us), sides[1]), None
+    operator = IntervalJoin(
+        name, *sides, low_us, high_us, how=how, suffix=options.suffix, lag_us=lag_us
+    )
+    joined = _connected(left, right, operator)
     columns = operator.columns(left.schema, right.schema)
-    kept = [side for side in (0, 1) if how == "inner" or operator.how == ("left", "right")[side]]
-    return joined.timed(_event_time(columns, sides, kept))
+    return joined.timed(_event_time(columns, sides, operator.timed_sides()))
 
 
 def as_of_join(  # noqa: PLR0913 - the options of Stream.as_of
     left: "Stream",
     right: "Stream",
     name: str,
+    options: JoinOptions,
     *,
-    on: On,
-    time: Times,
-    max_distance: Duration | None,
     how: AsOfHow,
-    suffix: str,
+    direction: Direction,
+    max_distance: Duration | None,
 ) -> "Stream":
-    """Give each row the last row of the other stream before it; see ``Stream.as_of``."""
-    sides, lag_us = _sides(left, right, name, on, time)
+    """Give each row the closest row of the other stream; see ``Stream.as_of``.
+
+    Raises:
+        ConfigurationError: there is no such direction, or it needs a distance (INVALID_OPTION).
+    """
+    if direction not in get_args(Direction):
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"{name}: direction is {' or '.join(get_args(Direction))}, not {direction}",
+        )
+    sides, lag_us = _sides(left, right, name, options)
     distance_us = None if max_distance is None else duration_us(max_distance)
-    operator = AsOfJoin(name, *sides, distance_us, how, suffix, lag_us)
-    joined = _connected(left, right, sides, operator)
+    kind = AsOfJoin if direction == "backward" else ForwardAsOfJoin
+    operator = kind(name, *sides, distance_us, how, suffix=options.suffix, lag_us=lag_us)
+    joined = _connected(left, right, operator)
     columns = operator.columns(left.schema, right.schema)
     return joined.timed(_event_time(columns, sides, [0]))
 
 
+def _upper_bound(left: "Stream", bound: Duration, name: str) -> int | str:
+    """Return a bound in microseconds, or the column of the left stream that has one per row.
+
+    Raises:
+        ConfigurationError: it is neither (INVALID_OPTION).
+    """
+    if isinstance(bound, str) and bound in left.schema.names:
+        return bound
+    try:
+        return signed_duration_us(bound)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            error.code, f"{name}: the upper bound is no column of the left input, and {error}"
+        ) from error
+
+
 def _sides(
-    left: "Stream", right: "Stream", name: str, on: On, time: Times
+    left: "Stream", right: "Stream", name: str, options: JoinOptions
 ) -> tuple[tuple[JoinSide, JoinSide], int]:
     """Return both sides, and how far their times may lag behind the watermark."""
+    on, time, _ = options
     if isinstance(on, Mapping):
         left_keys, right_keys = tuple(on), tuple(on.values())
     else:
@@ -104,12 +163,12 @@ def event_time_of(known: EventTime | None, name: str | None, what: str) -> TimeC
 
 
 def _connected(
-    left: "Stream", right: "Stream", sides: tuple[JoinSide, JoinSide], operator: MultiInputSpec
+    left: "Stream", right: "Stream", operator: IntervalJoin | WindowJoin | ClosestJoin
 ) -> "Stream":
-    for stream, side in zip((left, right), sides, strict=True):
+    for stream, side in zip((left, right), operator.sides, strict=True):
         side.check(stream.schema)
-    keyed = left.key_by(*sides[0].keys)
-    return keyed.connect(right.key_by(*sides[1].keys), operator=operator)
+    keyed = left.key_by(*operator.left.keys)
+    return keyed.connect(right.key_by(*operator.right.keys), operator=operator)
 
 
 def _event_time(
@@ -118,3 +177,14 @@ def _event_time(
     """Return the event time of a result: the time of each side that is in every row."""
     names = [columns.name_of(side, sides[side].time) for side in kept]
     return EventTime(dict.fromkeys(names, 0), names[0] if names else "")
+
+
+def _window_time(left: "Stream", right: "Stream", operator: WindowJoin) -> EventTime:
+    """Return the event time of a window join: its window, and times that are in every row."""
+    columns = operator.columns(left.schema, right.schema)
+    size_us = operator.window.size_us
+    lags_us = {
+        columns.name_of(side, operator.sides[side].time): size_us
+        for side in sides_in_every_row(operator.how)
+    }
+    return EventTime({WINDOW_END: 0, WINDOW_START: size_us, **lags_us})

@@ -181,6 +181,39 @@ class Arrangement:
                 picked.append(Picked(run, np.flatnonzero(goes)))
         return picked
 
+    def waiting(self, first_us: int | None, last_us: int) -> list[Picked]:
+        """Return the living rows without mark whose time is in [``first_us``, ``last_us``].
+
+        None: from the oldest one on.
+        """
+        picked: list[Picked] = []
+        for run in self._runs:
+            if run.oldest_us > last_us or (first_us is not None and run.newest_us < first_us):
+                continue
+            waits = self._lives(run) & ~run.marks & (run.times_us <= last_us)
+            if first_us is not None:
+                waits &= run.times_us >= first_us
+            if waits.any():
+                picked.append(Picked(run, np.flatnonzero(waits)))
+        return picked
+
+    def oldest_living_us(self, *, unmarked: bool = False) -> int | None:
+        """Return the time of the oldest row that has not expired; None: there is none.
+
+        ``unmarked``: only rows without mark count. All rows are looked at, unlike in ``oldest_us``.
+        """
+        oldest_us: int | None = None
+        for run in self._runs:
+            if oldest_us is not None and run.oldest_us >= oldest_us:
+                continue
+            lives = self._lives(run)
+            if unmarked:
+                lives &= ~run.marks
+            if lives.any():
+                found_us = int(run.times_us[lives].min())
+                oldest_us = found_us if oldest_us is None else min(oldest_us, found_us)
+        return oldest_us
+
     def expire(self, expired_us: int) -> None:
         """Drop the rows that expire at this time or before; time never goes back."""
         assert self.layout.expires, "these rows stay"
@@ -226,6 +259,11 @@ class Arrangement:
         self._settled = len(self._runs)
         self._is_tidy = False  # Not now: rows wait for a snapshot.
         return changes
+
+    def _lives(self, run: Run) -> Marks:
+        if self._expired_us is None:
+            return np.ones(len(run), np.bool_)
+        return run.expires_us > self._expired_us
 
     def _pinned(self, runs: Sequence[Run], changed: Sequence[_PinnedRun]) -> PinnedRuns:
         is_marked = self.layout.is_marked

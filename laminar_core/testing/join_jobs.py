@@ -23,18 +23,18 @@ from laminar_core.testing.memory_source import MemorySource
 
 _LEFT = ("id", "key", "value", "ts")
 _RIGHT = ("refund", "shop", "at")
-_ON = {"key": "shop"}
-_LOW, _HIGH = timedelta(seconds=-4), timedelta(seconds=9)
-_WITHIN = ("-4 seconds", "9 seconds")
+ON = {"key": "shop"}
+LOW, HIGH = timedelta(seconds=-4), timedelta(seconds=9)
+WITHIN = ("-4 seconds", "9 seconds")
 _DISTANCE = timedelta(seconds=15)
 
 
 def interval_join_job(parallelism: int) -> Job:
     """Return a job that joins a slow stream with a fast one, and windows behind it."""
     del parallelism
-    p, left, right, burden = _streams("interval-join")
-    pairs = left.join(right, on=_ON, within=_WITHIN, name="join")
-    expected = _paired(rows_of(payments()), rows_of(_refunds()), how="inner")
+    p, left, right, burden = two_streams("interval-join")
+    pairs = left.join(right, on=ON, within=WITHIN, name="join")
+    expected = _paired(rows_of(payments()), rows_of(refunds()), how="inner")
     outputs = {"out": (pairs, expected), "windows": (windowed(pairs), totals(expected))}
     return with_ledgers(p, outputs, burden)
 
@@ -42,33 +42,33 @@ def interval_join_job(parallelism: int) -> Job:
 def full_join_job(parallelism: int) -> Job:
     """Return a job that also emits the rows of both sides without partner."""
     del parallelism
-    p, left, right, burden = _streams("full-join")
-    rows = left.join(right, on=_ON, within=_WITHIN, how="full", name="join")
-    expected = _paired(rows_of(payments()), rows_of(_refunds()), how="full")
+    p, left, right, burden = two_streams("full-join")
+    rows = left.join(right, on=ON, within=WITHIN, how="full", name="join")
+    expected = _paired(rows_of(payments()), rows_of(refunds()), how="full")
     return with_ledgers(p, {"out": (rows, expected)}, burden)
 
 
 def as_of_join_job(parallelism: int) -> Job:
     """Return a job that gives each row the last of another stream, and windows behind it."""
     del parallelism
-    p, left, right, burden = _streams("as-of-join")
-    rows = left.as_of(right, on=_ON, max_distance="15 seconds", name="join")
-    expected = _last_before(rows_of(payments()), rows_of(_refunds()))
+    p, left, right, burden = two_streams("as-of-join")
+    rows = left.as_of(right, on=ON, max_distance="15 seconds", name="join")
+    expected = _last_before(rows_of(payments()), rows_of(refunds()))
     outputs = {"out": (rows, expected), "windows": (windowed(rows), totals(expected))}
     return with_ledgers(p, outputs, burden)
 
 
-def _streams(name: str) -> tuple[Pipeline, Stream, Stream, Burden]:
+def two_streams(name: str) -> tuple[Pipeline, Stream, Stream, Burden]:
     """Return a slow stream of payments and one of refunds."""
     p, burden = Pipeline(name), Burden()
     left = p.source("payments", MemorySource(payments())).watermark("ts", max_delay=DELAY)
     left = left.rebalance().map(burden.carry, name="slow")
-    source = MemorySource(_refunds(), batch_rows=6, gap_every=9)
+    source = MemorySource(refunds(), batch_rows=6, gap_every=9)
     right = p.source("refunds", source).watermark("at", max_delay=DELAY)
     return p, left, right, burden
 
 
-def _refunds() -> list[pa.Table]:
+def refunds() -> list[pa.Table]:
     """Return payments of another seed, with other names and some times that are equal."""
     return [
         pa.table(
@@ -85,16 +85,16 @@ def _refunds() -> list[pa.Table]:
 def _paired(left: Sequence[Row], right: Sequence[Row], how: str) -> list[Row]:
     """Return all pairs within the bounds, one row after the other, and the rows without."""
     pairs = [(mine, theirs) for mine in left for theirs in right if _are_partners(mine, theirs)]
-    rows = [_joined(mine, theirs) for mine, theirs in pairs]
+    rows = [joined(mine, theirs) for mine, theirs in pairs]
     if how == "full":
         met = {mine["id"] for mine, _ in pairs}, {theirs["refund"] for _, theirs in pairs}
-        rows += [_joined(mine, None) for mine in left if mine["id"] not in met[0]]
-        rows += [_joined(None, theirs) for theirs in right if theirs["refund"] not in met[1]]
+        rows += [joined(mine, None) for mine in left if mine["id"] not in met[0]]
+        rows += [joined(None, theirs) for theirs in right if theirs["refund"] not in met[1]]
     return rows
 
 
 def _are_partners(mine: Row, theirs: Row) -> bool:
-    return mine["key"] == theirs["shop"] and _LOW <= theirs["at"] - mine["ts"] <= _HIGH
+    return mine["key"] == theirs["shop"] and LOW <= theirs["at"] - mine["ts"] <= HIGH
 
 
 def _last_before(left: Sequence[Row], right: Sequence[Row]) -> list[Row]:
@@ -106,10 +106,11 @@ def _last_before(left: Sequence[Row], right: Sequence[Row]) -> list[Row]:
         is_near = last is not None and mine["ts"] - last["at"] <= _DISTANCE
         return last if is_near else None
 
-    return [_joined(mine, partner_of(mine)) for mine in left]
+    return [joined(mine, partner_of(mine)) for mine in left]
 
 
-def _joined(mine: Row | None, theirs: Row | None) -> Row:
+def joined(mine: Row | None, theirs: Row | None) -> Row:
+    """Return the row of a payment and a refund, of which one may be missing."""
     row: Row = dict.fromkeys((*_LEFT, *_RIGHT))
     return row | (mine or {}) | (theirs or {})
 

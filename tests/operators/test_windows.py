@@ -16,14 +16,18 @@ from laminar_core.operators.windows import (
     TumblingWindow,
     Window,
     cumulative,
+    ends_us,
     event_times_us,
     grows_from_us,
     known_times_us,
+    last_ends_us,
     pane_numbers,
     pane_starts,
     require_time_column,
     sliding,
     tumbling,
+    window_starts_us,
+    windows_per_row,
 )
 
 MINUTE = 60_000_000
@@ -157,3 +161,34 @@ def test_other_types_are_no_event_time(data_type: pa.DataType) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(f"'ts' is {data_type}")) as caught:
         require_time_column(pa.schema([("ts", data_type)]), "ts")
     assert caught.value.code is ErrorCode.UNSUPPORTED_TYPE
+
+
+@pytest.mark.parametrize(
+    ("window", "most"),
+    [
+        (tumbling("10us", offset="3us"), 1),
+        (sliding("10us", "5us", offset="1us"), 2),
+        (cumulative("12us", "4us", offset="1us"), 3),
+    ],
+)
+def test_a_time_is_in_exactly_the_windows_that_are_returned(window: Window, most: int) -> None:
+    """Goal: compared with a search through all windows near it, also before 1970."""
+    times_us = np.arange(-25, 40)
+    positions, ends = ends_us(window, times_us)
+    starts = window_starts_us(window, ends)
+    found = set(zip(times_us[positions].tolist(), starts.tolist(), ends.tolist(), strict=True))
+    sizes = range(4, 13, 4) if isinstance(window, CumulativeWindow) else [window.size_us]
+    every_us = window.slide_us if isinstance(window, SlidingWindow) else window.size_us
+    firsts = range(window.offset_us - 10 * every_us, 60, every_us)
+    expected = {
+        (time, first, first + size)
+        for time in times_us.tolist()
+        for first in firsts
+        for size in sizes
+        if first <= time < first + size
+    }
+    assert len(found) == len(positions)
+    assert found == expected
+    assert windows_per_row(window) == most == np.bincount(positions).max()
+    last = {time: max(end for one, _, end in expected if one == time) for time, _, _ in expected}
+    assert last_ends_us(window, times_us).tolist() == [last[time] for time in times_us.tolist()]

@@ -375,3 +375,24 @@ def test_a_row_with_odd_floats_takes_back_itself() -> None:
     assert [str(row["v"]) for row in left.to_pylist()] == ["-0.0"]
     assert left.column(WEIGHT).to_pylist() == [4]
     assert left.schema.equals(rows.schema)
+
+
+def test_rows_that_wait_are_living_unmarked_and_of_their_time() -> None:
+    held = Arrangement(MARKED)
+    assert held.oldest_living_us() is None
+    for rows in ([("a", 1, 0), ("b", 1, 5), ("c", 1, 30)], [("d", 1, 20)], [("e", 1, 4)]):
+        added(held, rows)
+
+    def waiting(first_us: int | None, last_us: int) -> list[str]:
+        found = [row for one in held.waiting(first_us, last_us) for row in rows_of(one.table())]
+        return sorted(key for key, _, _ in found if key is not None)
+
+    assert waiting(None, 20) == ["a", "b", "d", "e"]
+    assert waiting(5, 20) == ["b", "d"]
+    assert held.oldest_living_us() == 0
+    held.expire(10)
+    assert waiting(None, 20) == ["b", "d", "e"]
+    assert held.oldest_living_us() == 4
+    pairs(held, [("e", 1, 4), ("d", 1, 20)], mark=True)
+    assert waiting(None, 20) == ["b"]
+    assert (held.oldest_living_us(unmarked=True), held.oldest_living_us()) == (5, 4)

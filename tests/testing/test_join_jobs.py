@@ -7,7 +7,7 @@ import pytest
 
 from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.driver.recovery.stored_columns import column_mismatches
-from laminar_core.operators.joins.interval import IntervalJoiner
+from laminar_core.operators.joins.pairing import PairJoiner
 from laminar_core.operators.joins.progress import JoinProgress
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import WATERMARK_END_US
@@ -107,9 +107,7 @@ def test_a_row_that_leaves_before_its_time_would_be_noticed(
 def test_a_watermark_that_is_not_held_back_would_be_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        IntervalJoiner, "output_watermark", lambda _self, watermark_us: watermark_us
-    )
+    monkeypatch.setattr(PairJoiner, "output_watermark", lambda _self, watermark_us: watermark_us)
     late = 0
     for seed in SEEDS:
         job = JOIN_JOBS["interval-join"](2)

@@ -1,7 +1,7 @@
 """The columns of a join's result: those of the left side, then those of the right.
 
 A key with one name on both sides is one column. Other columns of the right side whose names are
-taken get a suffix.
+taken get a suffix. A semi join and an anti join have only the columns of the left side.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,6 @@ import pyarrow as pa
 from laminar_core.aggregates.grouping import plain_type
 from laminar_core.operators.columns import require_distinct
 from laminar_core.operators.joins.side import JoinSide
-
-SUFFIX = "_right"
 
 
 class JoinedColumn(NamedTuple):
@@ -33,7 +31,12 @@ class JoinedColumns:
     """All columns of the result, in their order."""
 
     def __init__(
-        self, sides: Sequence[JoinSide], schemas: Sequence[pa.Schema], suffix: str
+        self,
+        sides: Sequence[JoinSide],
+        schemas: Sequence[pa.Schema],
+        suffix: str,
+        *,
+        left_only: bool = False,
     ) -> None:
         left, right = sides
         shared = {key for key, other in zip(left.keys, right.keys, strict=True) if key == other}
@@ -48,7 +51,7 @@ class JoinedColumns:
                 (None, name),
             )
             for name, data_type in _fields(schemas[1])
-            if name not in shared
+            if name not in shared and not left_only
         ]
         require_distinct((c.name for c in self.columns), "give the join another suffix")
         self.schema = pa.schema([(column.name, column.data_type) for column in self.columns])
@@ -68,11 +71,16 @@ class JoinedColumns:
             else left.column(column.sources[0])
             for column in self.columns
         ]
-        return pa.Table.from_arrays(values, schema=self.schema)
+        return self._result(values, left)
 
     def unpaired(self, side: int, rows: pa.Table) -> pa.Table:
-        """Return the result of rows of one side that have no partner."""
-        return pa.Table.from_arrays([c.of(side, rows) for c in self.columns], schema=self.schema)
+        """Return the result of rows of one side that have no partner, or need none."""
+        return self._result([column.of(side, rows) for column in self.columns], rows)
+
+    def _result(self, values: list[pa.Array | pa.ChunkedArray], rows: pa.Table) -> pa.Table:
+        """Return the result; ``rows`` are as they are kept, of either side."""
+        del rows
+        return pa.Table.from_arrays(values, schema=self.schema)
 
 
 def _fields(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:

@@ -1,8 +1,8 @@
-"""One input of a join: its keys, its event time, and the rows that are kept of it."""
+"""The inputs of a join: their keys, their event time, and the rows that are kept of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,14 @@ from laminar_core.operators.columns import require_columns
 from laminar_core.operators.windows import known_times_us, require_time_column
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.named_tables import WEIGHT
+from laminar_core.state.rescaling import Redistribution
 from laminar_core.state.rows_layout import MATCHED, RowsLayout
 from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
+
+LEFT, RIGHT = 0, 1
+"""The numbers of the inputs."""
+SUFFIX = "_right"
+"""What a column of the right side gets by default, if its name is taken."""
 
 RESERVED = (KEY_GROUP, EXPIRES, MATCHED, WEIGHT)
 """Names of columns of state; no column of an input has one."""
@@ -25,15 +31,20 @@ RESERVED = (KEY_GROUP, EXPIRES, MATCHED, WEIGHT)
 
 @dataclass(frozen=True, slots=True)
 class JoinSide:
-    """The columns by which an input is joined. ``name`` names its table of state."""
+    """The columns by which an input is joined. ``name`` names its table of state.
+
+    ``until``: a column with the greatest time of a partner, for each row its own.
+    """
 
     name: str
     keys: tuple[str, ...]
     time: str
+    until: str | None = None
 
     def describe(self) -> JsonObject:
         """Return the columns."""
-        return {"keys": list(self.keys), "time": self.time}
+        said: JsonObject = {"keys": list(self.keys), "time": self.time}
+        return said if self.until is None else {**said, "until": self.until}
 
     def check(self, schema: pa.Schema) -> None:
         """Accept an input with these columns.
@@ -42,8 +53,10 @@ class JoinSide:
             ConfigurationError: a column is missing (WRONG_SCHEMA), cannot be a key or an event time
                 (UNSUPPORTED_TYPE), or has a name that state needs (INVALID_PIPELINE).
         """
-        require_columns(schema, [*self.keys, self.time])
-        require_time_column(schema, self.time)
+        times = [self.time] if self.until is None else [self.time, self.until]
+        require_columns(schema, [*self.keys, *times])
+        for time in times:
+            require_time_column(schema, time)
         for key in self.keys:
             require_key_type(schema.field(key).type)
         for name in schema.names:
@@ -59,10 +72,55 @@ class JoinSide:
         names = [*self.keys, *(name for name in schema.names if name not in self.keys)]
         return pa.schema([(name, plain_type(schema.field(name).type)) for name in names])
 
-    def layout(self, schema: pa.Schema, *, is_marked: bool = False) -> RowsLayout:
-        """Return the columns of rows that are kept: all of the input, and when they expire."""
-        kept = self.plain_schema(schema).append(pa.field(EXPIRES, TIME_TYPE))
-        return RowsLayout(self.keys, kept, is_marked)
+    def layout(
+        self, schema: pa.Schema, *, is_marked: bool = False, only: Sequence[str] | None = None
+    ) -> RowsLayout:
+        """Return the columns of rows that are kept, and when they expire.
+
+        ``only``: of the columns besides the keys, these; None: all.
+        """
+        kept = self.plain_schema(schema)
+        if only is not None:
+            kept = pa.schema([field for field in kept if field.name in (*self.keys, *only)])
+        return RowsLayout(self.keys, kept.append(pa.field(EXPIRES, TIME_TYPE)), is_marked)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoSided:
+    """What all joins have. ``suffix``: of right columns whose names are taken.
+
+    ``lag_us``: how far the time columns may lag behind the watermark.
+    """
+
+    redistribution: ClassVar[Redistribution] = "keyed"
+    needs_event_time: ClassVar[bool] = True
+    operator_id: str
+    left: JoinSide
+    right: JoinSide
+    _: KW_ONLY
+    suffix: str = SUFFIX
+    lag_us: int = 0
+
+    @property
+    def input_names(self) -> Sequence[str]:
+        """Return what each input is called in messages."""
+        return ("left input", "right input")
+
+    @property
+    def sides(self) -> tuple[JoinSide, JoinSide]:
+        """Return both sides."""
+        return (self.left, self.right)
+
+    def require_inputs(self, inputs: Sequence[pa.Schema]) -> None:
+        """Accept inputs that can be joined.
+
+        Raises:
+            ConfigurationError: a column is missing (WRONG_SCHEMA), of a type that cannot be used so
+                (UNSUPPORTED_TYPE), or has a name that state needs (INVALID_PIPELINE).
+        """
+        for side, schema in zip(self.sides, inputs, strict=True):
+            side.check(schema)
+        require_alike(*self.sides, inputs)
 
 
 class EventRows(NamedTuple):
@@ -79,7 +137,11 @@ class EventRows(NamedTuple):
 
     def expiring_after(self, kept_us: int) -> pa.Table:
         """Return the rows with ``_expires``: they are kept so long."""
-        expires = pa.array(self.times_us + kept_us).cast(TIME_TYPE)
+        return self.expiring_at(self.times_us + kept_us)
+
+    def expiring_at(self, expires_us: Integers) -> pa.Table:
+        """Return the rows with ``_expires``, a time for each row."""
+        expires = pa.array(expires_us).cast(TIME_TYPE)
         return self.rows.append_column(pa.field(EXPIRES, TIME_TYPE), expires)
 
 
@@ -92,27 +154,28 @@ def read_rows(batch: pa.RecordBatch, side: JoinSide) -> tuple[EventRows, pa.Tabl
     table = pa.Table.from_batches([batch])
     names = side.plain_schema(batch.schema).names
     rows = pa.table({name: plain_column(table.column(name)) for name in names})
-    rows, timeless = _split(rows, [side.time])
+    known = _have_all(rows, [side.time])
+    timeless = rows.slice(0, 0) if known.all() else rows.filter(pa.array(~known))
+    rows = rows if known.all() else rows.filter(pa.array(known))
     return EventRows(rows, times_of(rows, side.time)), timeless
 
 
-def split_keyless(events: EventRows, side: JoinSide) -> tuple[EventRows, pa.Table]:
+def split_keyless(events: EventRows, side: JoinSide) -> tuple[EventRows, EventRows]:
     """Return the rows that can have a partner, and those that cannot: null equals nothing."""
-    if not any(events.rows.column(key).null_count for key in side.keys):
-        return events, events.rows.slice(0, 0)
-    rows, keyless = _split(events.rows, side.keys)
-    return EventRows(rows, times_of(rows, side.time)), keyless
+    needed = side.keys if side.until is None else (*side.keys, side.until)
+    known = _have_all(events.rows, needed)
+    if known.all():
+        return events, EventRows(events.rows.slice(0, 0), events.times_us[:0])
+    return events.select(known), events.select(~known)
 
 
-def _split(rows: pa.Table, names: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """Return the rows that have values in all of these columns, and the rest."""
+def _have_all(rows: pa.Table, names: Sequence[str]) -> np.ndarray:
+    """Return which rows have values in all of these columns."""
     known = np.ones(rows.num_rows, np.bool_)
     for column in map(rows.column, names):
         if column.null_count:
             known &= column.is_valid().to_numpy()
-    if known.all():
-        return rows, rows.slice(0, 0)
-    return rows.filter(pa.array(known)), rows.filter(pa.array(~known))
+    return known
 
 
 def times_of(rows: pa.Table, column: str) -> Integers:

@@ -5,7 +5,8 @@ notes which rows are in time by a model of its own.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -62,12 +63,50 @@ def context(subtask: int = 0, parallelism: int = 1) -> SubtaskContext:
     return SubtaskContext("join", subtask, parallelism, MAX_PARALLELISM, Generation(1))
 
 
-class History:
-    """An operator in some subtasks; ``times`` are the event-time columns of its result."""
+COLUMNS = ["id", "k", "t", "v", "u", "key", "t_right"]
 
-    def __init__(self, spec: MultiInputSpec, times: Sequence[str], workers: int = 1) -> None:
+
+def moment(time_us: int | None) -> datetime | None:
+    return pa.scalar(time_us, pa.timestamp("us")).as_py()
+
+
+def joined(left: Row | None, right: Row | None) -> dict:
+    """Return the joined row of two rows, of which one may be missing."""
+    key, time_us, number = left or (None, None, None)
+    mine = [number, key, moment(time_us), None if number is None else float(number)]
+    key, time_us, number = right or (None, None, None)
+    return dict(zip(COLUMNS, [*mine, number, key, moment(time_us)], strict=True))
+
+
+def left_alone(left: Row) -> dict:
+    """Return a row of the left side as a semi or anti join emits it."""
+    return {name: joined(left, None)[name] for name in LEFT_SCHEMA.names}
+
+
+class History:
+    """An operator in some subtasks; ``times`` are the event-time columns of its result.
+
+    ``judged_us``: the time of a row that decides whether it is late. ``lags_us``: how far columns
+    of ``times`` may lag behind the watermark.
+    """
+
+    schemas = SCHEMAS
+
+    def __init__(
+        self,
+        spec: MultiInputSpec,
+        times: Sequence[str],
+        workers: int = 1,
+        *,
+        judged_us: Callable[[int], int] = lambda time_us: time_us,
+        lags_us: Sequence[int] | None = None,
+    ) -> None:
         self.spec = spec
         self.accepted: tuple[list[Row], list[Row]] = ([], [])
+        self.reached: tuple[list[int], list[int]] = ([], [])
+        """Of each accepted row, the event time of its key when it came."""
+        self._judged_us = judged_us
+        self._lags_us = lags_us or [0] * len(times)
         self.late = 0
         self.output: list[dict] = []
         self._times = times
@@ -76,7 +115,7 @@ class History:
         self._open(workers, [WATERMARK_MIN_US] * workers)
 
     def _open(self, workers: int, watermarks_us: list[int]) -> None:
-        self.subtasks = [self.spec.open(context(n, workers), *SCHEMAS) for n in range(workers)]
+        self.subtasks = [self.spec.open(context(n, workers), *self.schemas) for n in range(workers)]
         self._watermarks_us = watermarks_us
         self._passed_us = [WATERMARK_MIN_US] * workers
         self._chains: list[list[Snapshot]] = [[] for _ in range(workers)]
@@ -94,20 +133,21 @@ class History:
     def rows(self, side: int, rows: list[Row]) -> None:
         now_us = max(min(self._watermarks_us), 5)
         rows = [(key, None if t is None else now_us + t, number) for key, t, number in rows]
-        table = batch(side, rows)
+        table = self.batch(side, rows)
         groups = key_groups_of(table, [KEYS[side]], MAX_PARALLELISM).tolist()
         for row, group in zip(rows, groups, strict=True):
-            if row[1] is not None and self.is_late(row[1], self._reached_us[group]):
+            if row[1] is not None and self._judged_us(row[1]) < self._reached_us[group]:
                 self.late += 1
             else:
                 self.accepted[side].append(row)
+                self.reached[side].append(self._reached_us[group])
         parts = partition(table, [KEYS[side]], MAX_PARALLELISM, len(self.subtasks))
         for subtask, part in parts:
             self._take(subtask, self.subtasks[subtask].process_input(side, part))
 
-    def is_late(self, time_us: int, reached_us: int) -> bool:
-        """Return whether the operator drops a row whose key group had come so far."""
-        return time_us < reached_us
+    def batch(self, side: int, rows: Sequence[Row]) -> pa.RecordBatch:
+        """Return the batch of these rows."""
+        return batch(side, rows)
 
     def watermark(self, forward_us: int) -> None:
         least_us = max(min(self._watermarks_us), 0)
@@ -135,9 +175,10 @@ class History:
             assert rows.num_rows
             for row in rows.to_pylist():
                 self.output.append(row)
-                for name in self._times:
+                for name, lag_us in zip(self._times, self._lags_us, strict=True):
                     if row[name] is not None:
-                        assert row[name].microsecond >= self._passed_us[subtask], "late downstream"
+                        time_us = int(row[name].timestamp() * 1_000_000)
+                        assert time_us >= self._passed_us[subtask] - lag_us, "late downstream"
 
     def cut(self) -> None:
         for subtask, chain in zip(self.subtasks, self._chains, strict=True):

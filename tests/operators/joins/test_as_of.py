@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 
 import numpy as np
 import pandas as pd
@@ -14,8 +13,9 @@ from hypothesis import strategies as st
 
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import Snapshot
-from laminar_core.operators.joins.as_of import NEWEST, AsOfHow, AsOfJoin
+from laminar_core.operators.joins.as_of import NEWEST, AsOfJoin
 from laminar_core.operators.joins.side import JoinSide
+from laminar_core.operators.joins.waiting import AsOfHow
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from tests.operators.joins.join_histories import (
     LEFT_SCHEMA,
@@ -26,26 +26,14 @@ from tests.operators.joins.join_histories import (
     batch,
     context,
     counted,
+    joined,
 )
 
 LEFT, RIGHT = JoinSide("left", ("k",), "t"), JoinSide("right", ("key",), "t")
-COLUMNS = ["id", "k", "t", "v", "u", "key", "t_right"]
 
 
 def join(distance_us: int | None = None, how: AsOfHow = "left") -> AsOfJoin:
     return AsOfJoin("join", LEFT, RIGHT, distance_us, how)
-
-
-def moment(time_us: int | None) -> datetime | None:
-    return pa.scalar(time_us, pa.timestamp("us")).as_py()
-
-
-def result(left: Row, right: Row | None) -> dict:
-    """Return the joined row."""
-    key, time_us, number = left
-    mine = [number, key, moment(time_us), float(number)]
-    key, time_us, number = right or (None, None, None)
-    return dict(zip(COLUMNS, [*mine, number, key, moment(time_us)], strict=True))
 
 
 def partner_of(spec: AsOfJoin, mine: Row, right: Sequence[Row]) -> Row | None:
@@ -63,7 +51,7 @@ def expected(spec: AsOfJoin, left: Sequence[Row], right: Sequence[Row]) -> Count
     """Return the result of the accepted rows, one after the other."""
     partners = [(mine, partner_of(spec, mine, right)) for mine in left]
     return counted(
-        result(mine, theirs)
+        joined(mine, theirs)
         for mine, theirs in partners
         if theirs is not None or spec.how == "left"
     )
@@ -239,7 +227,7 @@ def test_of_the_last_rows_of_several_cuts_the_newest_is_restored() -> None:
 
 
 def test_large_results_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("as_of", "output"):
+    for module in ("waiting", "output"):
         monkeypatch.setattr(f"laminar_core.operators.joins.{module}.OUTPUT_ROWS_MAX", 7)
     subtask = join().open(context(), LEFT_SCHEMA, RIGHT_SCHEMA)
     rows = [(random.Random(n).choice("abc"), n, n) for n in range(30)]

@@ -1,8 +1,7 @@
 """The interval join against all pairs of rows in plain Python, whatever cuts and restores."""
 
 from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pytest
@@ -10,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
-from laminar_core.operators.joins.interval import How, IntervalJoin
+from laminar_core.operators.joins.interval import IntervalJoin
+from laminar_core.operators.joins.kinds import How
 from laminar_core.operators.joins.output import OUTPUT_ROWS_MAX
 from laminar_core.operators.joins.side import JoinSide
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
@@ -23,58 +23,108 @@ from tests.operators.joins.join_histories import (
     batch,
     context,
     counted,
+    joined,
+    left_alone,
 )
 
 LEFT, RIGHT = JoinSide("left", ("k",), "t"), JoinSide("right", ("key",), "t")
-COLUMNS = ["id", "k", "t", "v", "u", "key", "t_right"]
 
 
 def join(low_us: int = -2, high_us: int = 3, how: How = "inner") -> IntervalJoin:
-    return IntervalJoin("join", LEFT, RIGHT, low_us, high_us, how)
+    return IntervalJoin("join", LEFT, RIGHT, low_us, high_us, how=how)
 
 
-def moment(time_us: int | None) -> datetime | None:
-    return pa.scalar(time_us, pa.timestamp("us")).as_py()
-
-
-def result(left: Row | None, right: Row | None) -> dict:
-    """Return the joined row."""
-    key, time_us, number = left or (None, None, None)
-    mine = [number, key, moment(time_us), None if number is None else float(number)]
-    key, time_us, number = right or (None, None, None)
-    return dict(zip(COLUMNS, [*mine, number, key, moment(time_us)], strict=True))
-
-
-def expected(spec: IntervalJoin, left: Sequence[Row], right: Sequence[Row]) -> Counter[tuple]:
+def expected(
+    spec: IntervalJoin,
+    left: Sequence[Row],
+    right: Sequence[Row],
+    are_close: Callable[[Row, Row], bool],
+) -> Counter[tuple]:
     """Return the result of the accepted rows, one pair after the other."""
 
     def are_partners(mine: Row, theirs: Row) -> bool:
         if None in (mine[0], mine[1], theirs[1]) or mine[0] != theirs[0]:
             return False
-        return spec.low_us <= theirs[1] - mine[1] <= spec.high_us
+        return are_close(mine, theirs)
 
-    rows = [result(mine, theirs) for mine in left for theirs in right if are_partners(mine, theirs)]
+    met = [mine for mine in left if any(are_partners(mine, one) for one in right)]
+    alone = [mine for mine in left if not any(are_partners(mine, one) for one in right)]
+    if spec.how in {"semi", "anti"}:
+        return counted(left_alone(mine) for mine in (met if spec.how == "semi" else alone))
+    rows = [joined(mine, theirs) for mine in left for theirs in right if are_partners(mine, theirs)]
     if spec.how in {"left", "full"}:
-        alone = [mine for mine in left if not any(are_partners(mine, one) for one in right)]
-        rows += [result(mine, None) for mine in alone]
+        rows += [joined(mine, None) for mine in alone]
     if spec.how in {"right", "full"}:
         alone = [theirs for theirs in right if not any(are_partners(one, theirs) for one in left)]
-        rows += [result(None, theirs) for theirs in alone]
+        rows += [joined(None, theirs) for theirs in alone]
     return counted(rows)
 
 
 BOUNDS = st.tuples(st.integers(-8, 8), st.integers(0, 8)).map(lambda b: (b[0], b[0] + b[1]))
 
 
-@settings(deadline=None, max_examples=120)
-@given(BOUNDS, st.sampled_from(["inner", "left", "right", "full"]), STEPS, st.integers(1, 3))
+HOWS = st.sampled_from(["inner", "left", "right", "full", "semi", "anti"])
+
+
+@settings(deadline=None, max_examples=150)
+@given(BOUNDS, HOWS, STEPS, st.integers(1, 3))
 def test_results_are_those_of_all_pairs(
     bounds: tuple[int, int], how: How, steps: list[tuple], workers: int
 ) -> None:
     """Goal: the rows are exact, and none is late behind the join, whatever happens in between."""
     spec = join(*bounds, how)
-    history = History(spec, ("t", "t_right"), workers).run(steps)
-    assert counted(history.output) == expected(spec, *history.accepted)
+    times = ("t",) if how in {"semi", "anti"} else ("t", "t_right")
+    history = History(spec, times, workers).run(steps)
+
+    def are_close(mine: Row, theirs: Row) -> bool:
+        return bounds[0] <= theirs[1] - mine[1] <= bounds[1]
+
+    assert counted(history.output) == expected(spec, *history.accepted, are_close)
+
+
+UNTIL_SIDE = JoinSide("left", ("k",), "t", until="until")
+KEPT_US = {0: -3, 1: 2, 2: 9, 3: None}
+"""How long after its time a row with this number has partners; None: its column is null."""
+
+
+def until_of(row: Row) -> int | None:
+    kept_us = KEPT_US[row[2]]
+    return None if None in (row[1], kept_us) else row[1] + kept_us
+
+
+class UntilHistory(History):
+    """A history in which left rows have a column with the last time of a partner."""
+
+    schemas = (LEFT_SCHEMA.append(pa.field("until", pa.timestamp("us"))), RIGHT_SCHEMA)
+
+    def batch(self, side: int, rows: Sequence[Row]) -> pa.RecordBatch:
+        made = batch(side, rows)
+        if side == 1:
+            return made
+        until = pa.array([until_of(row) for row in rows], pa.timestamp("us"))
+        return pa.RecordBatch.from_arrays([*made.columns, until], schema=self.schemas[0])
+
+
+TIMED = {"inner": ("t_right",), "left": ("t",), "right": ("t_right",), "semi": ("t",)}
+TIMED |= {"anti": ("t",), "full": ()}
+
+
+@settings(deadline=None, max_examples=120)
+@given(st.integers(-6, 3), HOWS, STEPS, st.integers(1, 3))
+def test_results_are_those_of_pairs_until_the_time_of_each_row(
+    low_us: int, how: How, steps: list[tuple], workers: int
+) -> None:
+    """Goal: each left row has partners, and is kept, until a time of its own."""
+    spec = IntervalJoin("join", UNTIL_SIDE, RIGHT, low_us, None, how=how)
+    history = UntilHistory(spec, TIMED[how], workers).run(steps)
+
+    def are_close(mine: Row, theirs: Row) -> bool:
+        until_us = until_of(mine)
+        return until_us is not None and mine[1] + low_us <= theirs[1] <= until_us
+
+    for row in history.output:
+        row.pop("until", None)
+    assert counted(history.output) == expected(spec, *history.accepted, are_close)
 
 
 def emitted(*parts: pa.RecordBatch) -> list[tuple]:
@@ -148,7 +198,13 @@ def test_a_key_of_one_name_is_one_column_of_either_side() -> None:
     schema = pa.schema([("k", pa.string()), ("t", pa.int64()), ("l", pa.list_(pa.int64()))])
     other = pa.schema([("k", pa.string()), ("t", pa.int64())])
     spec = IntervalJoin(
-        "join", JoinSide("left", ("k",), "t"), JoinSide("right", ("k",), "t"), 0, 0, "right", "_2"
+        "join",
+        JoinSide("left", ("k",), "t"),
+        JoinSide("right", ("k",), "t"),
+        0,
+        0,
+        how="right",
+        suffix="_2",
     )
     assert spec.output_schema(schema, other).names == ["k", "t", "l", "t_2"]
     subtask = spec.open(context(), schema, other)
@@ -201,7 +257,7 @@ def test_inputs_that_do_not_fit_are_refused_in_one_line(
 def test_bounds_and_kinds_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="exchange them"):
         join(3, 2)
-    with pytest.raises(ConfigurationError, match="inner, left, right, full, not outer"):
+    with pytest.raises(ConfigurationError, match="inner, left, right, full, semi, anti, not outer"):
         join(how="outer")
 
 

@@ -28,7 +28,7 @@ def test_rows_without_time_and_rows_without_key_are_told_apart() -> None:
     events, timeless = read_rows(batch, SIDE)
     assert timeless.column("v").to_pylist() == ["y"]
     known, keyless = split_keyless(events, SIDE)
-    assert keyless.column("v").to_pylist() == ["z"]
+    assert keyless.rows.column("v").to_pylist() == ["z"]
     assert known.rows.column("v").to_pylist() == ["x", "x"]
     assert known.times_us.tolist() == [1_000, 4_000]
 

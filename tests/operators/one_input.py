@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from laminar_core.operators.base import JsonObject, OperatorSpec, SubtaskContext
-from laminar_core.protocol.types import WATERMARK_MIN_US
-from tests.operators.joins.join_histories import LEFT_SCHEMA, STEPS, History, Row
+from laminar_core.protocol.types import WATERMARK_END_US
+from tests.operators.joins.join_histories import LEFT_SCHEMA, STEPS, History, Row, moment
 
 ONE_INPUT_STEPS = STEPS.map(
     lambda steps: [
@@ -68,23 +68,14 @@ class OneInputHistory(History):
         late_after_us: int | None = 0,
     ) -> None:
         self.batches: list[list[Row]] = []
-        self._late_after_us = late_after_us
-        super().__init__(_Spec(spec), times, workers)
+        after_us = _NEVER_LATE if late_after_us is None else late_after_us
+        judged_us = lambda time_us: time_us + after_us  # noqa: E731
+        super().__init__(_Spec(spec), times, workers, judged_us=judged_us)
 
     def rows(self, side: int, rows: list[Row]) -> None:
         before = len(self.accepted[0])
         super().rows(side, rows)
         self.batches.append(self.accepted[0][before:])
-
-    def is_late(self, time_us: int, reached_us: int) -> bool:
-        if self._late_after_us is None or reached_us == WATERMARK_MIN_US:
-            return False
-        return time_us < reached_us - self._late_after_us
-
-
-def moment(time_us: int) -> Any:
-    """Return a time as it is in a row."""
-    return pa.scalar(time_us, pa.timestamp("us")).as_py()
 
 
 def as_row(row: Row) -> dict:
@@ -95,3 +86,4 @@ def as_row(row: Row) -> dict:
 
 
 WORKERS = st.integers(1, 3)
+_NEVER_LATE = WATERMARK_END_US // 2

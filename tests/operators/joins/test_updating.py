@@ -1,0 +1,184 @@
+"""The join without bounds against all pairs of rows in plain Python, whatever cuts and restores."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
+from laminar_core.operators.joins.kinds import How
+from laminar_core.operators.joins.output import OUTPUT_ROWS_MAX
+from laminar_core.operators.joins.side import JoinSide
+from laminar_core.operators.joins.updating import UpdatingJoin, UpdatingJoiner
+from laminar_core.operators.weights import WEIGHT, weighted, weighted_schema
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
+from tests.operators.joins.join_histories import (
+    LEFT_SCHEMA,
+    RIGHT_SCHEMA,
+    SCHEMAS,
+    STEPS,
+    History,
+    Row,
+    batch,
+    context,
+    joined,
+    left_alone,
+)
+
+LEFT, RIGHT = JoinSide("left", ("k",), "t"), JoinSide("right", ("key",), "t")
+WEIGHTED = tuple(weighted_schema(schema) for schema in SCHEMAS)
+KINDS = st.sampled_from(["inner", "left", "right", "full", "semi", "anti"])
+
+
+def join(how: How = "inner", ttl_us: int | None = None, *, weighted: bool = False) -> UpdatingJoin:
+    both = (weighted, weighted)
+    return UpdatingJoin("join", LEFT, RIGHT, how=how, ttl_us=ttl_us, weighted=both)
+
+
+def folded(output: Iterable[dict]) -> Counter[tuple]:
+    """Return what is there in the end: rows with the sum of their weights."""
+    found: Counter[tuple] = Counter()
+    for row in output:
+        assert row[WEIGHT]
+        found[tuple(item for item in row.items() if item[0] != WEIGHT)] += row[WEIGHT]
+    return Counter({row: weight for row, weight in found.items() if weight})
+
+
+def expected(how: How, left: Counter[Row], right: Counter[Row]) -> Counter[tuple]:
+    """Return the result of rows with weights, one pair after the other."""
+    found: Counter[tuple] = Counter()
+
+    def add(row: dict, weight: int) -> None:
+        found[tuple(row.items())] += weight
+
+    def partners(row: Row, others: Counter[Row]) -> Counter[Row]:
+        mine = {one: n for one, n in others.items() if one[0] == row[0] is not None}
+        return Counter(mine)
+
+    for row, weight in left.items():
+        met = partners(row, right)
+        if how in {"semi", "anti"}:
+            if (how == "semi") == (sum(met.values()) > 0):
+                add(left_alone(row), weight)
+            continue
+        for other, other_weight in met.items():
+            add(joined(row, other), weight * other_weight)
+        if how in {"left", "full"} and sum(met.values()) <= 0:
+            add(joined(row, None), weight)
+    if how in {"right", "full"}:
+        for row, weight in right.items():
+            if sum(partners(row, left).values()) <= 0:
+                add(joined(None, row), weight)
+    return Counter({row: weight for row, weight in found.items() if weight})
+
+
+@settings(deadline=None, max_examples=60)
+@given(KINDS, STEPS, st.integers(1, 3))
+def test_what_is_there_in_the_end_are_all_pairs(how: How, steps: list[tuple], workers: int) -> None:
+    """Goal: without a time to live, whatever the order, the batches and the cuts."""
+    never_late = {"judged_us": lambda _: WATERMARK_END_US}
+    history = History(join(how), (), workers, **never_late).run(steps)
+    left, right = (Counter(rows) for rows in history.accepted)
+    assert folded(history.output) == expected(how, left, right)
+
+
+class WeightedHistory(History):
+    """A history whose rows have weights: a number of 2 takes a row of 0 away, and 3 one of 1."""
+
+    schemas = WEIGHTED
+
+    def batch(self, side: int, rows: Sequence[Row]) -> pa.RecordBatch:
+        plain = [(key, time_us, number % 2) for key, time_us, number in rows]
+        return weighted(batch(side, plain), [1 if row[2] < 2 else -1 for row in rows])
+
+    def sums(self, side: int) -> Counter[Row]:
+        found: Counter[Row] = Counter()
+        for key, time_us, number in self.accepted[side]:
+            found[key, time_us, number % 2] += 1 if number < 2 else -1
+        return Counter({row: weight for row, weight in found.items() if weight})
+
+
+@settings(deadline=None, max_examples=60)
+@given(KINDS, STEPS, st.integers(1, 3))
+def test_rows_that_come_and_go_are_added_up(how: How, steps: list[tuple], workers: int) -> None:
+    """Goal: also where a row goes before it comes."""
+    never_late = {"judged_us": lambda _: WATERMARK_END_US}
+    history = WeightedHistory(join(how, weighted=True), (), workers, **never_late).run(steps)
+    wanted = expected(how, history.sums(0), history.sums(1))
+    assert folded(history.output) == wanted
+
+
+class Model:
+    """A join with a time to live, one row after the other."""
+
+    def __init__(self, how: How, ttl_us: int) -> None:
+        self.how, self.ttl_us = how, ttl_us
+        self.held: tuple[list[tuple[Row, list[int]]], ...] = ([], [])
+        """Rows of each side, with the number of their partners."""
+        self.result: Counter[tuple] = Counter()
+
+    def take(self, side: int, row: Row, reached_us: int) -> None:
+        """Take a row of a key whose event time has come to ``reached_us``."""
+        known = [
+            other
+            for other in self.held[1 - side]
+            if other[0][0] == row[0] is not None and (other[0][1] or 0) + self.ttl_us >= reached_us
+        ]
+        same = [m for r, m in self.held[side] if r == row and (r[1] or 0) + self.ttl_us >= reached_us]
+        mine = same[0] if same and row[0] is not None else [len(known)]
+        if not same or row[0] is None:
+            mine = [len(known)]
+        self._alone(side, row, mine[0], 1)
+        self.held[side].append((row, mine))
+        seen: list[int] = []
+        for other, partners in known:
+            if self.how not in {"semi", "anti"}:
+                self._add(joined(*((row, other) if side == 0 else (other, row))), 1)
+            self._alone(1 - side, other, partners[0], -1)
+            self._alone(1 - side, other, partners[0] + 1, 1)
+        for _, partners in known:
+            if id(partners) not in seen:
+                seen.append(id(partners))
+                partners[0] += 1
+
+    def _alone(self, side: int, row: Row, partners: int, weight: int) -> None:
+        if self.how in {"semi", "anti"}:
+            if side == 0 and (self.how == "semi") == (partners > 0):
+                self._add(left_alone(row), weight)
+        elif self.how in {"full", ("left", "right")[side]} and not partners:
+            self._add(joined(*((row, None) if side == 0 else (None, row))), weight)
+
+    def _add(self, row: dict, weight: int) -> None:
+        self.result[tuple(row.items())] += weight
+
+
+class OrderedHistory(History):
+    """A history that notes the order of rows of both sides."""
+
+    def __init__(self, *args: object, **options: object) -> None:
+        self.order: list[tuple[int, Row, int]] = []
+        super().__init__(*args, **options)
+
+    def rows(self, side: int, rows: list[Row]) -> None:
+        before = len(self.accepted[side])
+        super().rows(side, [row for row in rows if row[1] is not None])
+        came = zip(self.accepted[side][before:], self.reached[side][before:], strict=True)
+        self.order += [(side, row, reached_us) for row, reached_us in came]
+
+
+@settings(deadline=None, max_examples=100)
+@given(KINDS, st.integers(0, 6), STEPS, st.integers(1, 3))
+def test_rows_meet_as_long_as_they_live(
+    how: How, ttl_us: int, steps: list[tuple], workers: int
+) -> None:
+    """Goal: what has expired meets nothing, what it has met stays, and no row is late behind it."""
+    times = ("t",) if how in {"semi", "anti"} else ("t", "t_right")
+    judged = {"judged_us": lambda time_us: time_us + ttl_us}
+    history = OrderedHistory(join(how, ttl_us), times, workers, **judged).run(steps)
+    model = Model(how, ttl_us)
+    for side, row, reached_us in history.order:
+        model.take(side, row, reached_us)
+    assert folded(history.output) == Counter({r: n for r, n in model.result.items() if n})

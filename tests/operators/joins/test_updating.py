@@ -203,3 +203,153 @@ def test_rows_meet_as_long_as_they_live(seed: int) -> None:
     for side, row, reached_us in history.order:
         model.take(side, row, reached_us)
     assert folded(history.output) == Counter({r: n for r, n in model.result.items() if n})
+
+
+def opened(spec: UpdatingJoin) -> UpdatingJoiner:
+    return spec.open(context(), *(WEIGHTED if spec.weighted[0] else SCHEMAS))
+
+
+def emitted(*parts: pa.RecordBatch) -> list[tuple]:
+    rows = [row for part in parts for row in part.to_pylist()]
+    return sorted(
+        ((row["id"], row.get("u"), row[WEIGHT]) for row in rows), key=lambda row: repr(row)
+    )
+
+
+def test_each_batch_emits_its_difference_once() -> None:
+    subtask = opened(join("left", weighted=True))
+
+    def take(side: int, rows: list[Row], weights: list[int]) -> list[tuple]:
+        return emitted(*subtask.process_input(side, weighted(batch(side, rows), weights)))
+
+    assert take(0, [("a", 1, 1), ("a", 1, 1)], [1, 1]) == [(1, None, 2)]
+    assert take(1, [("a", 2, 7)], [3]) == [(1, 7, 6), (1, None, -2)]
+    assert take(1, [("a", 2, 7), ("a", 2, 8)], [-3, 1]) == [(1, 7, -6), (1, 8, 2)]
+    assert take(1, [("a", 2, 9), ("a", 2, 9)], [1, -1]) == []
+    assert take(0, [("a", 1, 1), ("a", 1, 2)], [-2, 1]) == [(1, 8, -2), (2, 8, 1)]
+    assert take(1, [("a", 2, 8)], [-1]) == [(2, 8, -1), (2, None, 1)]
+    assert take(0, [("a", 1, 2), (None, 1, 3), (None, 1, 3)], [-1, 1, 1]) == [
+        (2, None, -1),
+        (3, None, 2),
+    ]
+    assert subtask.expired_row_count == 0
+
+
+def test_a_row_that_has_met_one_is_never_alone_again_because_that_one_expired() -> None:
+    subtask = opened(join("left", 10))
+    list(subtask.process_input(1, batch(1, [("a", 1, 7)])))
+    assert emitted(*subtask.process_input(0, batch(0, [("a", 8, 1)]))) == [(1, 7, 1)]
+    list(subtask.on_watermark(15))
+    assert subtask.expired_row_count == 1
+    assert emitted(*subtask.process_input(0, batch(0, [("a", 8, 1), ("a", 9, 2)]))) == [
+        (2, None, 1)
+    ], "what is known of an equal row"
+    assert emitted(*subtask.process_input(1, batch(1, [("a", 9, 8)]))) == [
+        (1, 8, 2),
+        (2, 8, 1),
+        (2, None, -1),
+    ]
+    assert emitted(*subtask.process_input(1, batch(1, [("a", 4, 9)]))) == []
+    assert (subtask.late_row_count, subtask.output_watermark(15)) == (1, 5)
+    list(subtask.on_watermark(50))
+    assert (subtask.expired_row_count, subtask.held_row_count) == (5, 0)
+
+
+def test_counts_of_rows_that_have_expired_are_continued() -> None:
+    subtask = opened(join("inner", 10))
+    list(subtask.process_input(0, batch(0, [("a", 1, 1)])))
+    list(subtask.on_watermark(20))
+    restored = opened(join("inner", 10))
+    restored.restore([subtask.snapshot(CheckpointId(1))()])
+    assert restored.expired_row_count == 1
+
+
+@pytest.mark.parametrize("how", ["inner", "full", "semi"])
+def test_the_state_does_not_exceed_its_bound(how: How) -> None:
+    """Goal: a hundred times the rows of the bound, and those held stay within a few times of it.
+
+    Rows that know the number of their partners are written again for each.
+    """
+    subtask = opened(join(how, 50))
+    for time_us in range(0, 5_000, 50):
+        rows = [(str(n), time_us + n % 50, n) for n in range(60)]
+        for side in (0, 1):
+            list(subtask.process_input(side, batch(side, rows)))
+        list(subtask.on_watermark(time_us))
+        bound = 2 * 60 / 50 * (50 + 50)
+        assert subtask.held_row_count <= (3 if how == "inner" else 5) * bound
+        if time_us % 100 == 0:
+            subtask.snapshot_changes(CheckpointId(1))
+    assert subtask.expired_row_count > 11_000
+
+
+def test_a_hot_key_comes_in_pieces() -> None:
+    subtask = opened(join())
+    list(subtask.process_input(0, batch(0, [("a", n, n) for n in range(600)])))
+    pieces = list(subtask.process_input(1, batch(1, [("a", 600, n) for n in range(400)])))
+    assert sum(piece.num_rows for piece in pieces) == 600 * 400
+    assert [piece.num_rows for piece in pieces[:-1]] == [OUTPUT_ROWS_MAX] * (len(pieces) - 1)
+
+
+def test_dictionaries_make_no_difference_and_a_semi_join_keeps_only_keys() -> None:
+    encoded = pa.dictionary(pa.int32(), pa.string())
+    left = pa.schema([("d", encoded), ("x", pa.float64())])
+    right = pa.schema([("s", pa.string()), ("y", pa.int64())])
+    sides = (JoinSide("left", ("d",), ""), JoinSide("right", ("s",), ""))
+    for how, names in (("inner", ["d", "x", "s", "y", WEIGHT]), ("semi", ["d", "x", WEIGHT])):
+        spec = UpdatingJoin("join", *sides, how=how)
+        subtask = spec.open(context(), left, right)
+        words = pa.array(["x", "y"]).dictionary_encode()
+        mine = pa.record_batch([words, pa.array([float("nan"), 1.0])], schema=left)
+        theirs = pa.record_batch([pa.array(["x"]), pa.array([1])], schema=right)
+        assert list(subtask.process_input(0, mine)) == []
+        [found] = subtask.process_input(1, theirs)
+        assert found.schema.equals(spec.output_schema(left, right))
+        assert found.schema.names == names
+        stored = spec.state_tables(left, right)
+        assert ("y" in stored["right"].names) == (how == "inner")
+        assert not spec.needs_event_time
+
+
+@pytest.mark.parametrize(
+    ("spec", "left", "right", "problem"),
+    [
+        (join(), LEFT_SCHEMA.remove(1), RIGHT_SCHEMA, "no column 'k'"),
+        (join(ttl_us=5), LEFT_SCHEMA, RIGHT_SCHEMA.remove(2), "no column 't'"),
+        (join(ttl_us=5), LEFT_SCHEMA.set(2, pa.field("t", "string")), RIGHT_SCHEMA, "event time"),
+        (join(), LEFT_SCHEMA.append(pa.field("_partners", "i8")), RIGHT_SCHEMA, "of its own"),
+        (join(), LEFT_SCHEMA.append(pa.field(WEIGHT, pa.int32())), RIGHT_SCHEMA, "of its own"),
+        (join(), LEFT_SCHEMA.append(pa.field("t_right", "i8")), RIGHT_SCHEMA, "another suffix"),
+        (join(), LEFT_SCHEMA, RIGHT_SCHEMA.append(pa.field("l", pa.list_(pa.int8()))), "'l' is"),
+        (
+            UpdatingJoin("join", LEFT, JoinSide("right", ("u",), "t")),
+            LEFT_SCHEMA,
+            RIGHT_SCHEMA,
+            "'k' is string on the left and 'u' is int64 on the right: cast",
+        ),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_in_one_line(
+    spec: UpdatingJoin, left: pa.Schema, right: pa.Schema, problem: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=problem) as caught:
+        spec.output_schema(left, right)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_kind_is_refused_and_a_row_without_time_ends_the_job_in_words() -> None:
+    with pytest.raises(ConfigurationError, match="how is inner, left, right, full, semi, anti"):
+        join(how="outer")
+    with pytest.raises(DataError, match="no event time in 't'"):
+        list(opened(join(ttl_us=5)).process_input(0, batch(0, [("a", None, 1)])))
+
+
+def test_state_of_other_columns_is_refused_and_the_description_is_its_meaning() -> None:
+    subtask = opened(join())
+    list(subtask.process_input(0, batch(0, [("a", 1, 1)])))
+    with pytest.raises(IncompatibleStateError) as caught:
+        opened(join("left")).restore([subtask.snapshot(CheckpointId(1))()])
+    assert caught.value.code == ErrorCode.OPERATORS_CHANGED
+    described = [join().describe(), join("left").describe(), join(ttl_us=5).describe()]
+    assert all(described[0] != other for other in described[1:])
+    assert join(weighted=True).describe() == described[0]

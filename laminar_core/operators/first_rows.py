@@ -19,7 +19,13 @@ from laminar_core.aggregates.grouping import plain_column, plain_type
 from laminar_core.aggregates.row_groups import Integers
 from laminar_core.aggregates.row_order import total_order
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.operators.base import (
+    JsonObject,
+    OutputMode,
+    PendingSnapshot,
+    Snapshot,
+    SubtaskContext,
+)
 from laminar_core.operators.joins.output import in_pieces
 from laminar_core.operators.joins.side import EventRows
 from laminar_core.operators.kept_values import Kept, KeptValues
@@ -49,6 +55,7 @@ class FirstRows:
     """
 
     redistribution: ClassVar[Redistribution] = "keyed"
+    accepts: ClassVar[frozenset[OutputMode]] = frozenset({"append"})
     operator_id: str
     keys: tuple[str, ...]
     time: str | None = None

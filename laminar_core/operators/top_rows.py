@@ -55,6 +55,7 @@ class TopRows:
     """
 
     redistribution: ClassVar[Redistribution] = "keyed"
+    accepts: ClassVar[frozenset[OutputMode]] = frozenset({"append"})
     operator_id: str
     keys: tuple[str, ...]
     count: int
@@ -86,8 +87,12 @@ class TopRows:
 
     @property
     def updates_by(self) -> tuple[str, ...]:
-        """The key by which a row replaces an earlier one."""
-        return self.keys if self.replaces else ()
+        """The key of which there is one row at a time; none if old rows stay when keys expire."""
+        if self.ttl_us is not None and not self.replaces:
+            return ()
+        if self.count == 1:
+            return self.keys
+        return () if self.rank is None else (*self.keys, self.rank)
 
     def describe(self) -> JsonObject:
         """Return keys, number and order: the meaning of the state.

@@ -29,13 +29,8 @@ from laminar_core.connectors.base import Sink, Source
 from laminar_core.connectors.formats.bad_rows import BadRowPolicy, OnBadRow
 from laminar_core.connectors.formats.letters import LETTERS, LETTERS_SCHEMA
 from laminar_core.driver.events import JobListener, ignore
-from laminar_core.driver.listening import isolated
 from laminar_core.driver.options import JobResult
-from laminar_core.driver.reserve import ReserveKeeper
-from laminar_core.driver.supervisor import Supervisor
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.host.clock import SystemClock
-from laminar_core.metrics.exporter import open_exporter
 from laminar_core.operators.base import MultiInputSpec, OperatorSpec, side_outputs_of
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.flat_map import (
@@ -52,14 +47,15 @@ from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColum
 from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.operators.weights import WEIGHT
 from laminar_core.operators.windows import Window
-from laminar_core.pipeline.config import CheckpointConfig, RunConfig, job_options
+from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.event_time import EventTime
 from laminar_core.pipeline.folding import folded
 from laminar_core.pipeline.graph import Input, Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.joins import Direction, JoinOptions, On, Times, as_of_join, join
 from laminar_core.pipeline.keyed import KeyedStream
-from laminar_core.pipeline.updating import distinct_rows
+from laminar_core.pipeline.starting import started
+from laminar_core.pipeline.updating import distinct_rows, require_one_limit, updating_join
 from laminar_core.plan.inputs import require_input_count
 from laminar_core.plan.plan import (
     Broadcast,
@@ -74,9 +70,7 @@ from laminar_core.plan.plan import (
 from laminar_core.plan.updates import Updates
 from laminar_core.protocol.dedup import Retention
 from laminar_core.records.paths import check_job_name, check_operator_id
-from laminar_core.spark.sessions import GivenSession, OwnSession
-from laminar_core.spark.stage import SparkCluster
-from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.spark.sessions import OwnSession
 from laminar_core.units import Duration, duration_ms, duration_us
 
 Leaving = TypeVar("Leaving")
@@ -202,23 +196,7 @@ class Pipeline:
         Laminar opened (``OwnSession``) is opened again.
         A listener that raises does not disturb the job; see ``StreamingJob.listener_failures``.
         """
-        run = run or RunConfig()
-        session = spark if isinstance(spark, OwnSession) else GivenSession(spark)
-        clock = SystemClock()
-        cluster = SparkCluster(  # First: of a session that cannot be used nothing can be asked.
-            session, run.transport, clock, encryption_required=run.require_encryption
-        )
-        options = job_options(self.name, _workers(run, session.spark), checkpoint, run)
-        store = CheckpointStore.open(options.store_uri, options.job)
-        reported = isolated(listener)
-        listener = ReserveKeeper(store, reported)
-        if checkpoint.retention is not None:
-            listener = checkpoint.retention.applied_to(store, clock, listener, run.actor)
-        exporter = open_exporter(run.metrics, options.job, clock)
-        if exporter is not None:
-            listener = exporter.beside(listener)
-        supervisor = Supervisor(cluster, self.plan(), options, store, clock, listener)
-        return StreamingJob(supervisor, reported, exporter)
+        return started(self, spark, checkpoint, run or RunConfig(), listener)
 
     def run(
         self,
@@ -439,6 +417,7 @@ class Stream:
             tuple(s._from._replace(feeds=n) for n, s in enumerate(streams)),  # noqa: SLF001
             operator=operator,
             sides=side_outputs_of(operator, *schemas),
+            updates=Updates.made_by(operator),
         )
         return Stream(self._pipeline, self._pipeline.add(node))
 
@@ -449,6 +428,8 @@ class Stream:
         on: On,
         within: tuple[Duration, Duration] | None = None,
         window: Window | None = None,
+        ttl: Duration | None = None,
+        unbounded: bool = False,
         how: How = "inner",
         time: Times = None,
         suffix: str = SUFFIX,
@@ -473,11 +454,17 @@ class Stream:
         nothing. Rows behind the watermark, which is the lesser one of both streams, are dropped and
         counted; with ``window``, rows whose windows have ended.
 
+        With ``ttl`` rows meet whatever their times, and each is kept so long after its own; with
+        ``unbounded=True`` for ever. Then each batch emits what it changes: rows that come and go.
+
         Raises:
             ConfigurationError: keys, times or names do not fit, or a stream has no event time.
         """
         name = self._pipeline.name_for("join", name)
         options = JoinOptions(on, time, suffix)
+        require_one_limit(name, within, window, ttl, unbounded or None)
+        if ttl is not None or unbounded:
+            return updating_join(self, other, name, options, ttl=ttl, how=how)
         return join(self, other, name, options, within=within, window=window, how=how)
 
     def as_of(  # noqa: PLR0913 - a configuration, by keyword
@@ -611,8 +598,3 @@ class Stream:
         stream = Stream(self._pipeline, come_from.node, event_time=event_time)
         stream._from = come_from
         return stream
-
-
-def _workers(run: RunConfig, spark: SparkSession) -> int:
-    """Return the requested number of workers, by default Spark's parallelism."""
-    return spark.sparkContext.defaultParallelism if run.workers is None else run.workers

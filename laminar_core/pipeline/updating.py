@@ -1,4 +1,4 @@
-"""Streams of first, last and best rows, as the methods of ``Stream`` and ``KeyedStream`` say."""
+"""First, last and best rows and joins without bounds, as ``Stream`` and ``KeyedStream`` say."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.columns import require_columns
 from laminar_core.operators.first_rows import FirstRows
+from laminar_core.operators.joins.kinds import How
+from laminar_core.operators.joins.side import JoinSide
+from laminar_core.operators.joins.updating import UpdatingJoin
 from laminar_core.operators.sort_keys import SortKey
 from laminar_core.operators.top_rows import TopRows
-from laminar_core.pipeline.joins import event_time_of
+from laminar_core.pipeline.joins import JoinOptions, event_time_of, sides_of
 from laminar_core.plan.plan import Keyed
 from laminar_core.records.paths import check_operator_id
 from laminar_core.units import Duration, duration_us
@@ -113,3 +116,50 @@ def top_rows(  # noqa: PLR0913 - the options of KeyedStream.top
         name, keys, count, order, rank, time=chosen.name, ttl_us=ttl_us, lag_us=chosen.lag_us
     )
     return stream.then(operator, Keyed(keys)).timed(None)
+
+
+def require_one_limit(name: str, *limits: object) -> None:
+    """Accept a join that has one limit of its state.
+
+    Raises:
+        ConfigurationError: it has several, None apart (INVALID_OPTION).
+    """
+    if sum(limit is not None for limit in limits) > 1:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"{name}: a join has one of within, window, ttl and unbounded, not several",
+        )
+
+
+def updating_join(
+    left: "Stream",
+    right: "Stream",
+    name: str,
+    options: JoinOptions,
+    *,
+    ttl: Duration | None,
+    how: How,
+) -> "Stream":
+    """Pair rows with equal keys whatever their times; see ``Stream.join``.
+
+    ``ttl`` is None: rows are kept for ever.
+
+    Raises:
+        ConfigurationError: keys, times or names do not fit, or there is no event time.
+    """
+    if ttl is None:
+        left_keys, right_keys = options.keys
+        sides, lag_us = (JoinSide("left", left_keys, ""), JoinSide("right", right_keys, "")), 0
+    else:
+        sides, lag_us = sides_of(left, right, name, options)
+    operator = UpdatingJoin(
+        name,
+        *sides,
+        how=how,
+        suffix=options.suffix,
+        lag_us=lag_us,
+        ttl_us=None if ttl is None else duration_us(ttl),
+        weighted=(left.updates.mode == "retract", right.updates.mode == "retract"),
+    )
+    keyed = left.key_by(*sides[0].keys)
+    return keyed.connect(right.key_by(*sides[1].keys), operator=operator)

@@ -24,6 +24,11 @@ class Updates:
     """With ``upsert`` a row replaces the earlier one with equal values in these columns; with
     ``retract`` there is one row of them at a time. Empty if an operator has changed them."""
 
+    @classmethod
+    def made_by(cls, operator: Spec) -> "Updates":
+        """Return the mode of what an operator with several inputs emits; most append."""
+        return cls(getattr(operator, "output_mode", "append"), getattr(operator, "updates_by", ()))
+
     def behind(self, operator: OperatorSpec, before: pa.Schema, after: pa.Schema) -> "Updates":
         """Return the same for the output of an operator, whose input they describe.
 

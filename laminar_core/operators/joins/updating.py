@@ -128,7 +128,9 @@ class UpdatingJoin(TwoSided):
     def columns(self, *inputs: pa.Schema) -> JoinedColumns:
         """Return the columns of the result, without the weight."""
         left_only = has_left_only(self.how)
-        return JoinedColumns(self.sides, self.plain_inputs(inputs), self.suffix, left_only=left_only)
+        return JoinedColumns(
+            self.sides, self.plain_inputs(inputs), self.suffix, left_only=left_only
+        )
 
     def output_schema(self, *inputs: pa.Schema) -> pa.Schema:
         """Return the columns of the left side, then those of the right, then the weight.
@@ -340,7 +342,9 @@ class UpdatingJoiner(JoinSubtask):
         yield from self._alone(index, mine.table, partners)
         if is_marked(self._spec.how, 1 - index):
             before = theirs.partners
-            was, is_now = (self._is_out(count).astype(np.int64) for count in (before, before + change))
+            was, is_now = (
+                self._is_out(count).astype(np.int64) for count in (before, before + change)
+            )
             weights = theirs.weights * (is_now - was)
             yield from self._unpaired(1 - index, theirs.table, weights)
 
@@ -382,4 +386,6 @@ def _reweighted(rows: pa.Table, weights: Integers) -> pa.Table:
 
 
 def _weighted(rows: pa.Table, weights: Integers) -> pa.Table:
-    return rows.append_column(WEIGHT_FIELD, pa.array(weights.astype(np.int64)).cast(WEIGHT_FIELD.type))
+    return rows.append_column(
+        WEIGHT_FIELD, pa.array(weights.astype(np.int64)).cast(WEIGHT_FIELD.type)
+    )

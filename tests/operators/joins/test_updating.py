@@ -124,27 +124,26 @@ class Model:
 
     def take(self, side: int, row: Row, reached_us: int) -> None:
         """Take a row of a key whose event time has come to ``reached_us``."""
-        known = [
-            other
-            for other in self.held[1 - side]
-            if other[0][0] == row[0] is not None and (other[0][1] or 0) + self.ttl_us >= reached_us
-        ]
-        same = [m for r, m in self.held[side] if r == row and (r[1] or 0) + self.ttl_us >= reached_us]
-        mine = same[0] if same and row[0] is not None else [len(known)]
-        if not same or row[0] is None:
-            mine = [len(known)]
+
+        def of_key(held: list[tuple[Row, list[int]]]) -> list[tuple[Row, list[int]]]:
+            return [
+                one
+                for one in held
+                if one[0][0] == row[0] is not None and (one[0][1] or 0) + self.ttl_us >= reached_us
+            ]
+
+        known = of_key(self.held[1 - side])
+        same = [partners for one, partners in of_key(self.held[side]) if one == row]
+        mine = same[0] if same else [len(known)]
         self._alone(side, row, mine[0], 1)
         self.held[side].append((row, mine))
-        seen: list[int] = []
         for other, partners in known:
             if self.how not in {"semi", "anti"}:
                 self._add(joined(*((row, other) if side == 0 else (other, row))), 1)
             self._alone(1 - side, other, partners[0], -1)
             self._alone(1 - side, other, partners[0] + 1, 1)
-        for _, partners in known:
-            if id(partners) not in seen:
-                seen.append(id(partners))
-                partners[0] += 1
+        for partners in {id(partners): partners for _, partners in known}.values():
+            partners[0] += 1  # Equal rows have one number.
 
     def _alone(self, side: int, row: Row, partners: int, weight: int) -> None:
         if self.how in {"semi", "anti"}:
@@ -211,9 +210,7 @@ def opened(spec: UpdatingJoin) -> UpdatingJoiner:
 
 def emitted(*parts: pa.RecordBatch) -> list[tuple]:
     rows = [row for part in parts for row in part.to_pylist()]
-    return sorted(
-        ((row["id"], row.get("u"), row[WEIGHT]) for row in rows), key=lambda row: repr(row)
-    )
+    return sorted(((row["id"], row.get("u"), row[WEIGHT]) for row in rows), key=repr)
 
 
 def test_each_batch_emits_its_difference_once() -> None:

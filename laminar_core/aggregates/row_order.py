@@ -62,7 +62,7 @@ def _rank(values: pa.Array) -> Integers:
         return _dense(pa.array(texts, pa.string()))
     if types.is_floating(data_type):
         known = canonical_floats(values).fill_null(0).cast(pa.float64())
-        bits = known.view(pa.int64()).to_numpy()
+        bits: Integers = known.view(pa.int64()).to_numpy()
         return np.where(bits < 0, bits ^ _SIGN_LESS, bits)
     if types.is_integer(data_type) and not types.is_uint64(data_type):
         return values.fill_null(0).cast(pa.int64()).to_numpy()

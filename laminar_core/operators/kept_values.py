@@ -27,18 +27,13 @@ from laminar_core.operators.joins.progress import JoinProgress
 from laminar_core.operators.joins.restoring import gathered, require_same_columns
 from laminar_core.operators.joins.side import EventRows
 from laminar_core.operators.keyed import number, owned_key_groups, restored_key_groups
-from laminar_core.operators.process.values import (
-    KeyedValues,
-    ValueState,
-    stored_values,
-    value_layout,
-)
+from laminar_core.operators.process.values import KeyedValues, ValueState
 from laminar_core.operators.windows import event_times_us, require_time_column
 from laminar_core.protocol.types import WATERMARK_END_US
 from laminar_core.state.arrangement import Arrangement
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.named_tables import WEIGHT, TableLayout
-from laminar_core.state.window_layout import KEY_GROUP
+from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
 
 NO_TIME_US = -(2**62)
 """The event time of rows whose operator does not act on it."""
@@ -70,10 +65,13 @@ class Kept:
     def layout(self, schema: pa.Schema | None) -> TableLayout:
         """Return the table; without a schema, only what a description says of it."""
         types = [
-            pa.null() if schema is None else plain_type(schema.field(k).type) for k in self.keys
+            pa.null() if schema is None else plain_type(schema.field(key).type) for key in self.keys
         ]
-        fields = [pa.field(key, one) for key, one in zip(self.keys, types, strict=True)]
-        return value_layout(self.name, fields, self.declared)
+        columns = [*zip(self.keys, types, strict=True), (self.name, self.type)]
+        if self.ttl_us is not None:
+            columns.append((EXPIRES, TIME_TYPE))
+        stored = pa.schema([(KEY_GROUP, pa.int32()), *columns])
+        return TableLayout(self.name, stored, self.keys, "newest")
 
     def check(self, schema: pa.Schema) -> None:
         """Accept an input with these columns.
@@ -135,7 +133,7 @@ class KeptValues:
             DataError: a row has no event time (NULL_EVENT_TIME).
         """
         if self._kept.time is None:
-            return batch, np.full(batch.num_rows, NO_TIME_US)
+            return batch, np.full(len(batch), NO_TIME_US)
         times_us = event_times_us(batch, self._kept.time)
         rows = pa.Table.from_batches([batch]).select(list(self._kept.keys))
         place = pa.array(np.arange(batch.num_rows))
@@ -178,7 +176,7 @@ class KeptValues:
         expired_us = {name: us for name, us in marks.items() if us is not None}
 
         def tables() -> Iterator[StateTable]:
-            stored = stored_values(pinned, layout, groups, whole=not changes)
+            stored = pinned.stored_table(groups)
             if stored.num_rows:
                 yield StateTable(layout.name, stored)
             if waiting is not None:

@@ -214,11 +214,11 @@ class UpdatingJoiner(JoinSubtask):
             DataError: rows expire, and one has no event time (NULL_EVENT_TIME).
         """
         rows, keyless = self._read(index, batch)
-        yield from in_pieces(self._alone(index, keyless, np.zeros(keyless.num_rows, np.int64)))
+        yield from in_pieces(self._alone(index, keyless, _zeros(keyless)))
         if not rows.num_rows:
             return
         side = self._spec.sides[index]
-        keys = Keys.of_rows(as_batch(rows), side.keys, np.zeros(rows.num_rows, np.int64))
+        keys = Keys.of_rows(as_batch(rows), side.keys, _zeros(rows))
         mine, theirs = _Rows(rows, keys.of_row), self._rows_of(1 - index, keys)
         partners = self._partners_of(index, keys, mine, theirs)
         self._add(index, rows, partners)
@@ -301,7 +301,7 @@ class UpdatingJoiner(JoinSubtask):
             return there
         names = [name for name in mine.table.column_names if name != WEIGHT]
         both = pa.concat_tables([known.table.select(names), mine.table.select(names)])
-        same = Keys.of_rows(as_batch(both), names, np.zeros(both.num_rows, np.int64)).of_row
+        same = Keys.of_rows(as_batch(both), names, _zeros(both)).of_row
         before, now = same[: len(known.numbers)], same[len(known.numbers) :]
         partners = np.zeros(int(same.max()) + 1, np.int64)
         is_known = np.zeros(len(partners), np.bool_)
@@ -360,7 +360,7 @@ class UpdatingJoiner(JoinSubtask):
     def _alone(self, index: int, rows: pa.Table, partners: Integers) -> Iterator[pa.Table]:
         """Yield those of the rows that come that are in the result by themselves."""
         if is_marked(self._spec.how, index):
-            weights = weights_of(rows) * self._is_out(partners)
+            weights = weights_of(rows).astype(np.int64) * self._is_out(partners)
             yield from self._unpaired(index, rows, weights)
 
     def _is_out(self, partners: Integers) -> np.ndarray:
@@ -377,8 +377,12 @@ class UpdatingJoiner(JoinSubtask):
 def _found_by(rows: pa.Table) -> Integers:
     """Return the time by which rows are found: they are not, so when they expire."""
     if EXPIRES not in rows.column_names:
-        return np.zeros(rows.num_rows, np.int64)
+        return _zeros(rows)
     return rows.column(EXPIRES).cast(pa.int64()).to_numpy()
+
+
+def _zeros(rows: pa.Table) -> Integers:
+    return np.zeros(len(rows), np.int64)
 
 
 def _reweighted(rows: pa.Table, weights: Integers) -> pa.Table:

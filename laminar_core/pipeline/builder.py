@@ -50,8 +50,10 @@ from laminar_core.operators.joins.interval import How
 from laminar_core.operators.loops import LoopHead
 from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
+from laminar_core.operators.weights import WEIGHT
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig, job_options
 from laminar_core.pipeline.event_time import EventTime
+from laminar_core.pipeline.folding import folded
 from laminar_core.pipeline.graph import Input, Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.joins import On, Times, as_of_join, interval_join
@@ -67,6 +69,7 @@ from laminar_core.plan.plan import (
     SinkNode,
     SourceNode,
 )
+from laminar_core.plan.updates import Updates
 from laminar_core.protocol.dedup import Retention
 from laminar_core.records.paths import check_job_name, check_operator_id
 from laminar_core.spark.sessions import GivenSession, OwnSession
@@ -252,6 +255,11 @@ class Stream:
         return self._from.schema
 
     @property
+    def updates(self) -> Updates:
+        """Whether the rows stay, replace earlier ones, or come and go."""
+        return self._from.updates
+
+    @property
     def event_time(self) -> EventTime | None:
         """The columns that the watermark applies to; None without a watermark."""
         return self._event_time
@@ -297,7 +305,8 @@ class Stream:
         The function returns a dictionary with the columns of ``schema``, a list of these, or None.
         It is called for every row, in Python: ``map`` and ``flat_map`` are many times faster.
         """
-        return self.then(MapRows(self._pipeline.name_for("map-rows", name), function, schema))
+        name = self._pipeline.name_for("map-rows", name)
+        return self.then(MapRows(name, function, schema, self.updates.mode == "retract"))
 
     def filter(
         self,
@@ -309,7 +318,9 @@ class Stream:
         return self.then(FilterRows(self._pipeline.name_for("filter", name), predicate))
 
     def select(self, *columns: str, name: str | None = None) -> "Stream":
-        """Keep only these columns."""
+        """Keep only these columns, and of rows that come and go their weight."""
+        if self.updates.mode == "retract" and WEIGHT not in columns:
+            columns = (*columns, WEIGHT)
         return self.then(SelectColumns(self._pipeline.name_for("select", name), columns))
 
     def deduplicate(
@@ -358,10 +369,11 @@ class Stream:
         return Stream(self._pipeline, node, side=name)
 
     def changes(self) -> "Stream":
-        """Take each row as a row of its own, also if it replaces an earlier one.
+        """Take each row as a row of its own, also if it replaces an earlier one or takes one away.
 
         Running totals are emitted again whenever they change, and most sinks only append rows. With
-        this, the sink gets every change, and its readers take the newest row of each key.
+        this, the sink gets every change, and its readers take the newest row of each key. Of rows
+        that come and go ``_weight`` becomes a column like others: readers add it up.
         """
         return self._of(self._from._replace(as_changes=True), self._event_time)
 
@@ -379,7 +391,7 @@ class Stream:
         operator = SelectColumns(self._pipeline.name_for("union", name), tuple(self.schema.names))
         inputs = tuple(s._from for s in (self, *others))  # noqa: SLF001 - one of us
         node = Node(self.schema, inputs, operator=operator, is_union=True)
-        node.updates = self._from.updates
+        node.updates = self.updates.mixed()
         self._pipeline.add(node)
         known = [s._event_time for s in (self, *others) if s._event_time is not None]  # noqa: SLF001
         return Stream(
@@ -400,7 +412,7 @@ class Stream:
         streams = [self, *(o.rows() if isinstance(o, KeyedStream) else o for o in others)]
         for other in streams:
             self._require_same_pipeline(other, operator.operator_id)
-            other._require_own_rows(operator.operator_id)  # noqa: SLF001 - one of us
+            other.updates.require_taken_by(operator)
         require_input_count(operator, len(streams))
         check_operator_id(operator.operator_id)
         schemas = [stream.schema for stream in streams]
@@ -499,7 +511,8 @@ class Stream:
             ConfigurationError: what comes back has another schema, or is of another pipeline.
         """
         head = LoopHead(self._pipeline.name_for("loop", name))
-        node = Node(self.schema, (self._from,), operator=head, updates=self._from.updates)
+        self.updates.require_taken_by(head)
+        node = Node(self.schema, (self._from,), operator=head, updates=self.updates)
         feedback, leaving = body(Stream(self._pipeline, self._pipeline.add(node)))
         for stream in (feedback,) if isinstance(feedback, Stream) else feedback:
             self._require_alike(stream, f"loop {head.operator_id}")
@@ -514,14 +527,6 @@ class Stream:
                 f"{other._pipeline.name}",  # noqa: SLF001 - one of us
             )
 
-    def _require_own_rows(self, what: str) -> None:
-        if self._from.updates.mode != "append":
-            raise ConfigurationError(
-                ErrorCode.INVALID_PIPELINE,
-                f"{what} would take a row that replaces an earlier one for another row: call"
-                " .changes() on the stream of totals, or emit totals of windows",
-            )
-
     def _require_alike(self, other: "Stream", what: str) -> None:
         """Verify that rows of both can be mixed."""
         self._require_same_pipeline(other, what)
@@ -531,7 +536,7 @@ class Stream:
                 f"{what} needs one schema, and {other.schema.names} is not {self.schema.names}"
                 " with the same types: select or map them first",
             )
-        if other._from.updates != self._from.updates:  # noqa: SLF001 - one of us
+        if not other.updates.mixes_with(self.updates):
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,
                 f"{what} cannot mix rows that replace earlier ones with others: call .changes() on"
@@ -545,10 +550,15 @@ class Stream:
         return KeyedStream(self, columns)
 
     def sink(self, name: str, sink: Sink) -> Pipeline:
-        """Write the rows to ``sink``; whether it can take them is found when the job starts."""
+        """Write the rows to ``sink``; whether it can take them is found when the job starts.
+
+        For a sink that replaces and deletes rows by key, rows that come and go are kept as state,
+        to know the row of each key.
+        """
         check_operator_id(name)
-        target = SinkNode(name, sink, self._from.updates)
-        self._pipeline.add(Node(self.schema, (self._from,), sink=target))
+        rows, sink = folded(self, name, sink)
+        target = SinkNode(name, sink, rows.updates)
+        self._pipeline.add(Node(rows.schema, (rows._from,), sink=target))  # noqa: SLF001
         return self._pipeline
 
     def then(self, operator: OperatorSpec, by: Partitioning | None = None) -> "Stream":

@@ -1,7 +1,7 @@
 """Keyed streams: windows over event time, running totals, or process functions."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -35,15 +35,32 @@ class KeyedStream:
         self._stream = stream
         self._columns = columns
 
-    def aggregate(self, name: str, *aggregates: Aggregate) -> "Stream":
+    def aggregate(
+        self, name: str, *aggregates: Aggregate, emit: Literal["upsert", "retract"] | None = None
+    ) -> "Stream":
         """Compute running totals: for every batch, emit the new totals of the keys in it.
 
-        The result is an upsert stream: a row replaces the earlier row of its key. Each batch is
-        combined before the exchange. State has one row per key, and keys are never removed.
+        The result is an upsert stream: a row replaces the earlier row of its key. With
+        ``emit="retract"`` a total that has changed is taken back by a row with ``_weight`` -1, and
+        the new one comes with 1, so that it can be aggregated again. Each batch is combined before
+        the exchange. State has one row per key, and keys are never removed.
+
+        Over rows that come and go, totals are retracted in any case, and a key is removed with its
+        last row.
+
+        Raises:
+            ConfigurationError: an aggregate cannot take rows away, and they come and go.
         """
         _check_aggregation(name, aggregates)
+        if self._stream.updates.mode == "retract":
+            if emit == "upsert":
+                raise ConfigurationError(
+                    ErrorCode.INVALID_PIPELINE,
+                    f"{name} is over rows that come and go, so a total can go, too: leave out emit",
+                )
+            aggregates, emit = tuple(a.over_weights() for a in aggregates), "retract"
         combine = CombineRows(f"{name}-combine", self._columns, aggregates)
-        merge = RunningAggregate(name, self._columns, aggregates)
+        merge = RunningAggregate(name, self._columns, aggregates, emit or "upsert")
         totals = self._stream.then(combine).then(merge, Keyed(self._columns))
         event_time = self._stream.event_time
         return totals if event_time is None else totals.timed(event_time.among(self._columns))

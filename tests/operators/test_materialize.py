@@ -13,7 +13,7 @@ from laminar_core.operators.running import CombineRows
 from laminar_core.operators.weights import weighted_schema
 from tests.operators.updating_histories import History, Job, Line, line_of
 
-SCHEMA = pa.schema([("n", pa.int64()), ("k", pa.string()), ("x", pa.float32())])
+SCHEMA = pa.schema([("count", pa.int64()), ("k", pa.string()), ("x", pa.float32())])
 SPEC = Materialize("rows", ("k",), tuple(SCHEMA.names))
 
 
@@ -24,7 +24,11 @@ def job(spec: Materialize = SPEC, schema: pa.Schema = SCHEMA) -> Job:
 def pool(seed: int) -> pa.RecordBatch:
     choice = Random(seed).choice
     rows = [
-        {"n": choice([1, 2, None]), "k": choice(["a", "b", None]), "x": choice([None, 1.5, -2.0])}
+        {
+            "count": choice([1, 2, None]),
+            "k": choice(["a", "b", None]),
+            "x": choice([None, 1.5, -2.0]),
+        }
         for _ in range(9)
     ]
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
@@ -41,7 +45,7 @@ def greatest(rows: pa.RecordBatch) -> Counter[Line]:
 
 
 def rank(row: dict) -> list[tuple]:
-    return [(row[name] is not None, row[name] or 0) for name in ("n", "x")]
+    return [(row[name] is not None, row[name] or 0) for name in ("count", "x")]
 
 
 def by_key(seen: Counter[Line], emitted: Sequence[tuple[Line, int]]) -> None:

@@ -107,6 +107,7 @@ def _connected(
     left: "Stream", right: "Stream", sides: tuple[JoinSide, JoinSide], operator: MultiInputSpec
 ) -> "Stream":
     for stream, side in zip((left, right), sides, strict=True):
+        stream.updates.require_taken_by(operator)
         side.check(stream.schema)
     keyed = left.key_by(*sides[0].keys)
     return keyed.connect(right.key_by(*sides[1].keys), operator=operator)

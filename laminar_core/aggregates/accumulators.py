@@ -34,6 +34,7 @@ averages integers in double precision from the start, here their sum is exact or
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from typing import Any, Literal
 
@@ -424,7 +425,8 @@ def finish(state: pa.Table, aggregate: Aggregate) -> pa.ChunkedArray:
         case "count" | "sum" | "min" | "max":
             return first
         case "avg" if pa.types.is_decimal(first.type):
-            return _decimal_average(first, rest[0], _average_type(aggregate, first.type))
+            average = _average_type(aggregate, first.type)
+            return _decimal_average(first, rest[0], average, checked=not aggregate.weighted)
         case "avg":
             # Doubles are what Spark divides; above 2**53 the sum is rounded, as it is there.
             pair = (first, rest[0])
@@ -454,15 +456,24 @@ def _finished(aggregate: Aggregate, states: pa.Array) -> pa.Array:
 
 
 def _decimal_average(
-    sums: pa.ChunkedArray, counts: pa.ChunkedArray, result: pa.DataType
+    sums: pa.ChunkedArray, counts: pa.ChunkedArray, result: pa.DataType, *, checked: bool
 ) -> pa.ChunkedArray:
-    """Divide with digits to spare, then round half away from zero, as Spark does."""
+    """Divide with digits to spare, then round half away from zero, as Spark does.
+
+    Unless ``checked``, what does not fit is null: no average of values leaves its type, but one of
+    rows of which some have gone before they came.
+    """
     some = call_function("max_element_wise", [counts, pa.scalar(1)])  # Then the sum is null.
     rounding = RoundOptions(result.scale, "half_towards_infinity")
     try:
         total = sums.cast(pa.decimal256(min(sums.type.precision, 56), sums.type.scale))
         quotient = call_function("divide", [total, some.cast(pa.decimal256(19, 0))])
-        return call_function("round", [quotient], rounding).cast(result)
+        rounded = call_function("round", [quotient], rounding)
+        if not checked:
+            limit = pa.scalar(Decimal(10) ** (result.precision - result.scale), rounded.type)
+            fits = call_function("less", [call_function("abs", [rounded]), limit])
+            rounded = call_function("if_else", [fits, rounded, pa.scalar(None, rounded.type)])
+        return rounded.cast(result)
     except pa.ArrowInvalid as error:
         raise DataError(
             ErrorCode.ARITHMETIC_OVERFLOW, f"an average leaves {result}; cast to float64 before"

@@ -37,7 +37,7 @@ from laminar_core.aggregates.values import (
 )
 
 _BALANCE = pa.struct([(name, pa.int64()) for name in ("nan", "high", "low", "check")])
-_COUNT = pa.field("count", pa.int64())
+_WEIGHT = pa.field("_weight", pa.int64())  # No column of rows with weights can be called so.
 
 
 @runtime_checkable
@@ -53,7 +53,7 @@ class WeightedFunction(StateFunction, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WeightedValues:
-    """A list of ``{names ..., count}`` of each group: its distinct values with their weights.
+    """A list of ``{names ..., _weight}`` of each group: its distinct values with their weights.
 
     Shapes: a column of input for each of ``names``. Items are sorted by them, null first. Rows with
     a null in the first column are left out, unless ``has_nulls``.
@@ -69,7 +69,7 @@ class WeightedValues:
         if not all(is_ordered(plain_type(column)) for column in columns):
             return None
         fields = zip(self.names, map(canonical_type, columns), strict=True)
-        return pa.list_(pa.struct([*(pa.field(*one) for one in fields), _COUNT]))
+        return pa.list_(pa.struct([*(pa.field(*one) for one in fields), _WEIGHT]))
 
     def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
         """Return the distinct values of each group, each with the number of its rows."""
@@ -106,7 +106,7 @@ class WeightedValues:
         kept, added = order[first][added != 0], added[added != 0].astype(np.int64)
         columns = [*(column.take(pa.array(kept)) for column in values), pa.array(added)]
         fields = [pa.field(*one) for one in zip(self.names, (v.type for v in values), strict=True)]
-        items = pa.StructArray.from_arrays(columns, fields=[*fields, _COUNT])
+        items = pa.StructArray.from_arrays(columns, fields=[*fields, _WEIGHT])
         return listed(numbers[kept], items, group_count)
 
 

@@ -366,7 +366,9 @@ def modes_taken_by(spec: Spec) -> frozenset[OutputMode]:
 
     One with several inputs by default takes rows that are appended.
     """
-    default = {"append"} if isinstance(spec, MultiInputSpec) else {"append", "upsert"}
+    default: set[OutputMode] = {"append"}
+    if not isinstance(spec, MultiInputSpec):
+        default.add("upsert")
     return getattr(spec, "accepts", frozenset(default))
 
 

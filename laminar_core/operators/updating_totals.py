@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from laminar_core.aggregates.accumulators import (
@@ -52,7 +53,7 @@ OUTPUT_ROWS_MAX = 65_536
 REMOVED_MIN = 1_024
 """As many removed totals are forgotten at once, and not before they are half of all."""
 
-_Mask = np.ndarray
+_Mask = npt.NDArray[np.bool_]
 
 
 def is_over_weights(aggregates: Sequence[Aggregate]) -> bool:
@@ -84,8 +85,9 @@ class Totals:
     @classmethod
     def counted(cls, rows: pa.Table) -> Self:
         """Return totals that are there if they have rows."""
-        counts = rows.column(ROW_COUNT.name).fill_null(pa.scalar(0, pa.int64())).to_numpy()
-        return cls(rows, counts > 0)
+        counts = as_array(rows.column(ROW_COUNT.name)).fill_null(pa.scalar(0, pa.int64()))
+        are_there: _Mask = counts.to_numpy() > 0
+        return cls(rows, are_there)
 
     def mapped(self, results: Callable[[pa.Table], pa.Table]) -> "Totals":
         """Return the results of these rows, one each."""

@@ -577,6 +577,7 @@ class Stream:
 
     def then(self, operator: OperatorSpec, by: Partitioning | None = None) -> "Stream":
         """Add an operator; ``by`` is how its rows are divided, if not like this stream's."""
+        self.updates.require_taken_by(operator)
         schema = operator.output_schema(self.schema)
         come_from = self._from if by is None else self._from._replace(by=by)
         sides = side_outputs_of(operator, self.schema)

@@ -170,6 +170,7 @@ def _connected(
     left: "Stream", right: "Stream", operator: IntervalJoin | WindowJoin | ClosestJoin
 ) -> "Stream":
     for stream, side in zip((left, right), operator.sides, strict=True):
+        stream.updates.require_taken_by(operator)
         side.check(stream.schema)
     keyed = left.key_by(*operator.left.keys)
     return keyed.connect(right.key_by(*operator.right.keys), operator=operator)

@@ -33,9 +33,8 @@ class Updates:
         """Return the same for the output of an operator, whose input they describe.
 
         Raises:
-            ConfigurationError: it takes no such rows, or loses their weights (INVALID_PIPELINE).
+            ConfigurationError: it loses the weights of rows (INVALID_PIPELINE).
         """
-        self.require_taken_by(operator)
         mode: OutputMode | None = getattr(operator, "output_mode", None)
         if mode is not None:
             return Updates(mode, getattr(operator, "updates_by", ()))

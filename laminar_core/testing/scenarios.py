@@ -36,6 +36,7 @@ from laminar_core.testing.pairing_jobs import PAIRING_JOBS
 from laminar_core.testing.process_jobs import PROCESS_JOBS
 from laminar_core.testing.session_jobs import SESSION_JOBS
 from laminar_core.testing.updating_jobs import UPDATING_JOBS
+from laminar_core.testing.weighted_jobs import WEIGHTED_JOBS
 
 
 def windows_job(
@@ -308,5 +309,6 @@ SCENARIOS: dict[str, BuildJob] = {
     **PROCESS_JOBS,
     **PAIRING_JOBS,
     **UPDATING_JOBS,
+    **WEIGHTED_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

@@ -128,7 +128,7 @@ class FirstRows:
 
 
 class FirstRowsFinder:
-    """One subtask: the keys in its range of key groups of which a row was passed."""
+    """One subtask: the keys in its range of key groups that a row was passed of."""
 
     def __init__(self, spec: FirstRows, context: SubtaskContext, input_schema: pa.Schema) -> None:
         self._spec = spec

@@ -87,7 +87,7 @@ class TopRows:
 
     @property
     def updates_by(self) -> tuple[str, ...]:
-        """The key of which there is one row at a time; none if old rows stay when keys expire."""
+        """The columns that identify a row; none if old rows stay when keys expire."""
         if self.ttl_us is not None and not self.replaces:
             return ()
         if self.count == 1:

@@ -453,7 +453,6 @@ class Stream:
         Each row is kept until event time has passed all its possible partners. Null matches
         nothing. Rows behind the watermark, which is the lesser one of both streams, are dropped and
         counted; with ``window``, rows whose windows have ended.
-
         With ``ttl`` rows meet whatever their times, and each is kept so long after its own; with
         ``unbounded=True`` for ever. Then each batch emits what it changes: rows that come and go.
 

@@ -12,7 +12,7 @@ from laminar_core.operators.joins.forward import ForwardAsOfJoin
 from laminar_core.operators.joins.interval import IntervalJoin
 from laminar_core.operators.joins.kinds import How, sides_in_every_row
 from laminar_core.operators.joins.side import JoinSide
-from laminar_core.operators.joins.waiting import AsOfHow, ClosestJoin
+from laminar_core.operators.joins.waiting import AsOfHow
 from laminar_core.operators.joins.window import WindowJoin
 from laminar_core.operators.windows import Window
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
@@ -33,7 +33,7 @@ Direction = Literal["backward", "forward"]
 
 
 class JoinOptions(NamedTuple):
-    """What all joins have in common: the keys, the times, and the suffix of right columns."""
+    """Options of all joins: the keys, the times, and the suffix of right columns."""
 
     on: On
     time: Times
@@ -167,7 +167,9 @@ def event_time_of(known: EventTime | None, name: str | None, what: str) -> TimeC
 
 
 def _connected(
-    left: "Stream", right: "Stream", operator: IntervalJoin | WindowJoin | ClosestJoin
+    left: "Stream",
+    right: "Stream",
+    operator: IntervalJoin | WindowJoin | AsOfJoin | ForwardAsOfJoin,
 ) -> "Stream":
     for stream, side in zip((left, right), operator.sides, strict=True):
         stream.updates.require_taken_by(operator)

@@ -110,7 +110,7 @@ def _last_before(left: Sequence[Row], right: Sequence[Row]) -> list[Row]:
 
 
 def joined(mine: Row | None, theirs: Row | None) -> Row:
-    """Return the row of a payment and a refund, of which one may be missing."""
+    """Return the row of a payment and a refund; either can be missing."""
     row: Row = dict.fromkeys((*_LEFT, *_RIGHT))
     return row | (mine or {}) | (theirs or {})
 

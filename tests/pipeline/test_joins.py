@@ -1,6 +1,7 @@
 """Joins in the builder: keys and event times are found, and what does not fit is one line."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators import agg, windows
-from laminar_core.operators.joins.as_of import AsOfJoin
+from laminar_core.operators.joins.forward import ForwardAsOfJoin
 from laminar_core.operators.joins.interval import IntervalJoin
 from laminar_core.operators.joins.side import JoinSide
+from laminar_core.operators.joins.window import WindowJoin
 from laminar_core.pipeline import Pipeline, Stream
 from laminar_core.plan.plan import Keyed
 from laminar_core.testing.memory_source import MemorySource
@@ -29,7 +31,7 @@ def streams() -> tuple[Pipeline, Stream, Stream]:
     )
 
 
-def operator_of(stream: Stream) -> IntervalJoin | AsOfJoin:
+def operator_of(stream: Stream) -> Any:
     return stream._from.node.operator
 
 
@@ -84,6 +86,45 @@ def test_a_side_behind_windows_lags_as_far_as_they_do() -> None:
     assert operator_of(counts.as_of(right, on=on, time=("window_end", "at"))).lag_us == 0
 
 
+def test_a_window_join_has_the_time_of_its_windows_and_of_rows_which_lag() -> None:
+    _, left, right = streams()
+    window = windows.tumbling("1 minute")
+    pairs = left.join(right, on={"id": "seller"}, window=window, name="pairs")
+    sides = (JoinSide("left", ("id",), "ts"), JoinSide("right", ("seller",), "at"))
+    assert operator_of(pairs) == WindowJoin("pairs", *sides, window)
+    assert pairs.schema.names[-2:] == ["window_start", "window_end"]
+    lag_us = 60_000_000
+    assert dict(pairs.event_time.lags_us) == {
+        "window_end": 0,
+        "window_start": lag_us,
+        "ts": lag_us,
+        "at": lag_us,
+    }
+    alone = left.join(right, on={"id": "seller"}, window=window, how="anti")
+    assert list(alone.event_time.lags_us) == ["window_end", "window_start", "ts"]
+    counts = pairs.key_by("id").window(windows.tumbling("1 hour"), time="window_end")
+    assert counts.aggregate("counts", agg.count()).schema.names[0] == "id"
+
+
+def test_the_upper_bound_can_be_a_column_and_then_the_right_time_is_event_time() -> None:
+    _, left, right = streams()
+    closing = left.map(lambda rows: rows.append_column("until", rows.column("ts")))
+    options = {"on": {"id": "seller"}, "within": ("0 seconds", "until")}
+    pairs = closing.join(right, **options)
+    assert operator_of(pairs).left == JoinSide("left", ("id",), "ts", until="until")
+    assert operator_of(pairs).high_us is None
+    assert dict(pairs.event_time.lags_us) == {"at": 0}
+    assert dict(closing.join(right, **options, how="semi").event_time.lags_us) == {"ts": 0}
+
+
+def test_a_forward_as_of_join_is_an_operator_of_its_own() -> None:
+    _, left, right = streams()
+    rows = left.as_of(right, on={"id": "seller"}, direction="forward", max_distance="1 hour")
+    assert isinstance(operator_of(rows), ForwardAsOfJoin)
+    assert operator_of(rows).distance_us == 3_600_000_000
+    assert dict(rows.event_time.lags_us) == {"ts": 0}
+
+
 WITHIN = ("0 seconds", "1 second")
 ON = {"id": "seller"}
 
@@ -96,6 +137,24 @@ ON = {"id": "seller"}
         (lambda a, b: a.join(b, on=ON, within=("2s", "1s")), "exchange them"),
         (lambda a, b: a.join(b, on=ON, within=("0", "1s")), "has no unit"),
         (lambda a, b: a.join(b, on=ON, within=WITHIN, how="outer"), "how is inner, left"),
+        (
+            lambda a, b: a.join(b, on=ON, within=("0s", "until"), name="j"),
+            "j: the upper bound is no column of the left input, and",
+        ),
+        (
+            lambda a, b: a.join(b, on=ON, within=("0s", "id")),
+            "event time must be a timestamp or int64 microseconds, and 'id' is string",
+        ),
+        (lambda a, b: a.join(b, on=ON, name="j"), "j: a join needs within=(low, high) or window"),
+        (
+            lambda a, b: a.join(b, on=ON, within=WITHIN, window=windows.tumbling("1s")),
+            "and not both",
+        ),
+        (lambda a, b: a.as_of(b, on=ON, direction="nearest"), "direction is backward or forward"),
+        (
+            lambda a, b: a.as_of(b, on=ON, direction="forward", name="j"),
+            "j: direction='forward' needs a max_distance",
+        ),
         (lambda a, b: a.as_of(b, on=ON, max_distance="0s"), "must be positive"),
         (lambda a, b: a.as_of(b, on={"v": "seller"}), "'v' is int64 on the left and 'seller'"),
         (

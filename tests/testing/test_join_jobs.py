@@ -14,18 +14,25 @@ from laminar_core.protocol.types import WATERMARK_END_US
 from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import SECOND_US, Job
 from laminar_core.testing.join_jobs import JOIN_JOBS
+from laminar_core.testing.pairing_jobs import PAIRING_JOBS
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 from tests.driver.drill.test_drill import drill
 
 UNALIGNED = CoordinatorConfig(interval_ms=5, alignment_timeout_ms=0)
 SEEDS = range(4)
+ALL_JOBS = {**JOIN_JOBS, **PAIRING_JOBS}
 
 
-@pytest.mark.parametrize("name", JOIN_JOBS)
+def seeds_of(name: str) -> range:
+    """How often a job is run; of the newer ones there are many, and the campaign runs them too."""
+    return range(2) if name in PAIRING_JOBS else SEEDS
+
+
+@pytest.mark.parametrize("name", ALL_JOBS)
 def test_an_undisturbed_run_is_exact(name: str) -> None:
     for parallelism in (1, 3):
-        job = JOIN_JOBS[name](parallelism)
+        job = ALL_JOBS[name](parallelism)
         result = Simulation(job.plan, parallelism=parallelism).run()
         job.check(result.rows_late)
         assert result.rows_late == 0
@@ -42,7 +49,7 @@ def test_every_kind_of_result_is_in_the_jobs() -> None:
 
 def killed(name: str, seed: int) -> tuple[Job, Simulation]:
     """A job whose driver dies after its first unaligned checkpoint."""
-    job = JOIN_JOBS[name](3)
+    job = ALL_JOBS[name](3)
     simulation = Simulation(job.plan, parallelism=3, seed=seed, checkpoint=UNALIGNED)
     job.burden.row_ms, job.burden.spend = 2.0, simulation.world.spend
     simulation.when(CheckpointCompleted, simulation.kill_driver)
@@ -51,11 +58,11 @@ def killed(name: str, seed: int) -> tuple[Job, Simulation]:
     return job, simulation
 
 
-@pytest.mark.parametrize("name", JOIN_JOBS)
+@pytest.mark.parametrize("name", ALL_JOBS)
 def test_rows_in_flight_on_both_inputs_come_back(name: str) -> None:
     """By a kill after an unaligned checkpoint, and with another number of workers."""
     inputs: Counter[int] = Counter()
-    for seed in SEEDS:
+    for seed in seeds_of(name):
         job, simulation = killed(name, seed)
         newest = simulation.store.manifests.read(simulation.store.manifests.ids()[-1])
         assert list(column_mismatches(newest, job.plan, simulation.store)) == []
@@ -70,7 +77,7 @@ def test_rows_in_flight_on_both_inputs_come_back(name: str) -> None:
     assert inputs[1], inputs
 
 
-@pytest.mark.parametrize("name", JOIN_JOBS)
+@pytest.mark.parametrize("name", ALL_JOBS)
 def test_a_drill_proves_every_table(name: str) -> None:
     _, simulation = killed(name, 2)
     record, _ = drill(simulation)
@@ -80,11 +87,11 @@ def test_a_drill_proves_every_table(name: str) -> None:
     assert join.rows_restored > 0
 
 
-@pytest.mark.parametrize("name", JOIN_JOBS)
+@pytest.mark.parametrize("name", ALL_JOBS)
 def test_crashes_and_other_numbers_of_workers_change_nothing(name: str) -> None:
     disasters = ("rescale", "worker-crash", "rescale")
-    settings = [replace(draw(seed, losses=()), disasters=disasters) for seed in SEEDS]
-    reports = [simulate_setting(setting, JOIN_JOBS[name]) for setting in settings]
+    settings = [replace(draw(seed, losses=()), disasters=disasters) for seed in seeds_of(name)]
+    reports = [simulate_setting(setting, ALL_JOBS[name]) for setting in settings]
     assert [report.violations for report in reports if not report.passed] == []
     assert sum(report.hits.get("rescale", 0) for report in reports) > len(reports) / 2
 

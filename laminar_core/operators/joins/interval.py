@@ -21,7 +21,7 @@ from laminar_core.operators.joins.kinds import has_left_only, require_how, sides
 from laminar_core.operators.joins.pairing import PairJoin
 from laminar_core.operators.joins.side import LEFT, RIGHT, EventRows, times_of
 from laminar_core.operators.joins.subtask import HeldRows
-from laminar_core.state.runs import Bounds
+from laminar_core.state.runs import Bounds, Matches, Run
 from laminar_core.units import US_MAX
 
 
@@ -85,12 +85,14 @@ class IntervalJoin(PairJoin):
         high_us = US_MAX if self.high_us is None else self.high_us
         return Bounds(self.low_us, high_us) if index == LEFT else Bounds(-high_us, -self.low_us)
 
-    def are_partners(self, index: int, probing: pa.Table, found: pa.Table) -> np.ndarray | None:
+    def are_partners(self, index: int, run: Run, found: Matches) -> np.ndarray | None:
         """Return which pairs fit that have equal keys and times within bounds; None: all."""
         if self.left.until is None:
             return None
-        left, right = (probing, found) if index == LEFT else (found, probing)
-        return times_of(right, self.right.time) <= self._until_us(left)
+        mine, theirs = (run, found.probing), (found.run, found.found)
+        (left, lefts), (right, rights) = (mine, theirs) if index == LEFT else (theirs, mine)
+        until = left.rows.select([self.left.until]).take(pa.array(lefts))
+        return right.times_us[rights] <= self._until_us(until)
 
     def found_by(self, index: int, rows: pa.Table) -> Integers:
         """Return the time of each row."""

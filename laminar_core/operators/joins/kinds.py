@@ -38,5 +38,5 @@ def is_marked(how: How, side: int) -> bool:
 
 
 def sides_in_every_row(how: How) -> tuple[int, ...]:
-    """Return the sides of which every row of the result has one."""
+    """Return the sides that have a row in every row of the result."""
     return {"inner": (LEFT, RIGHT), "right": (RIGHT,), "full": ()}.get(how, (LEFT,))

@@ -80,12 +80,12 @@ class PairJoin(TwoSided, ABC):
         It is also called without rows.
         """
 
-    def are_partners(self, index: int, probing: pa.Table, found: pa.Table) -> np.ndarray | None:
+    def are_partners(self, index: int, run: Run, found: Matches) -> np.ndarray | None:
         """Return which pairs fit that have equal keys and times within bounds; None: all.
 
-        ``probing`` are rows of this side, and ``found`` of the other one.
+        ``run`` has the probing rows, of this side.
         """
-        del index, probing, found
+        del index, run, found
         return None
 
     def columns(self, *inputs: pa.Schema) -> JoinedColumns:
@@ -187,21 +187,18 @@ class PairJoiner(JoinSubtask):
         spec = self._spec
         probed = self._held[1 - index].rows
         for found in probed.probe(run, spec.sides[index].keys, spec.bounds_from(index)):
-            rows = run.rows.take(pa.array(found.probing))
-            partners = found.run.rows.take(pa.array(found.found))
-            fits = spec.are_partners(index, rows, partners)
-            pairs = found
+            fits = spec.are_partners(index, run, found)
+            mine, theirs = found.probing, found.found
             if fits is not None:
-                pairs = Matches(found.run, found.probing[fits], found.found[fits])
-                rows, partners = (one.filter(pa.array(fits)) for one in (rows, partners))
+                mine, theirs = mine[fits], theirs[fits]
             if has_left_only(spec.how):
-                met = (run, pairs.probing) if index == LEFT else (pairs.run, pairs.found)
-                yield from self._first_met(*met)
+                yield from self._first_met(*((run, mine) if index == LEFT else (found.run, theirs)))
                 continue
             if is_marked(spec.how, index):
-                run.marks[pairs.probing] = True
+                run.marks[mine] = True
             if is_marked(spec.how, 1 - index):
-                pairs.run.marks[pairs.found] = True
+                found.run.marks[theirs] = True
+            rows, partners = run.rows.take(pa.array(mine)), found.run.rows.take(pa.array(theirs))
             both = (rows, partners) if index == LEFT else (partners, rows)
             yield self._columns.paired(*both)
 

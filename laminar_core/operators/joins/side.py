@@ -23,7 +23,7 @@ from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
 LEFT, RIGHT = 0, 1
 """The numbers of the inputs."""
 SUFFIX = "_right"
-"""What a column of the right side gets by default, if its name is taken."""
+"""By default, columns of the right side whose names are taken end with this."""
 
 RESERVED = (KEY_GROUP, EXPIRES, MATCHED, WEIGHT)
 """Names of columns of state; no column of an input has one."""
@@ -87,7 +87,7 @@ class JoinSide:
 
 @dataclass(frozen=True, slots=True)
 class TwoSided:
-    """What all joins have. ``suffix``: of right columns whose names are taken.
+    """A join of two inputs. ``suffix``: it ends right columns whose names are taken.
 
     ``lag_us``: how far the time columns may lag behind the watermark.
     """

@@ -1,4 +1,4 @@
-"""What the subtasks of all joins do with their state: snapshots, merging, and restoring."""
+"""The state of a subtask of any join: its snapshots, how they are merged, and restored."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol

@@ -1,6 +1,6 @@
-"""What as-of joins of both directions share: rows wait until event time has passed them.
+"""As-of joins of both directions: rows wait until event time has passed them.
 
-Both give each left row one right row at most, the closest one on one side of its time. Which one
+They give each left row one right row at most, the closest one on one side of its time. Which one
 that is does not depend on the order in which rows come. Of several right rows at one time the
 greatest is taken, compared in the order of output columns: the order of arrival does not survive a
 restart.

@@ -7,6 +7,7 @@ notes which rows are in time by a model of its own.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from random import Random
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -48,6 +49,38 @@ STEP = (
     | st.tuples(st.just("restart"), st.integers(1, 4))
 )
 STEPS = st.lists(STEP, max_size=20)
+
+
+def dense_steps(seed: int) -> list[tuple]:
+    """Return many steps with rows that mostly meet, so that cuts and restarts matter."""
+    random = Random(seed)
+    steps: list[tuple] = []
+    for _ in range(24):
+        kind = random.choices(
+            ["rows", "watermark", "one_watermark", "cut", "merge", "restart", "full_restart"],
+            [14, 5, 1, 4, 1, 2, 1],
+        )[0]
+        if kind == "rows":
+            rows: list[Row] = [
+                (
+                    random.choice(["a", "a", "a", "b", None]),
+                    random.randint(-1, 9),
+                    random.randint(0, 3),
+                )
+                for _ in range(random.randint(1, 5))
+            ]
+            steps.append((kind, random.randint(0, 1), rows))
+        elif kind in {"cut", "merge"}:
+            steps.append((kind,))
+        elif kind == "one_watermark":
+            steps.append((kind, random.randint(0, 3), random.randint(0, 5)))
+        else:
+            steps.append((kind, random.randint(1, 3)))
+    return steps
+
+
+HISTORIES = STEPS | st.integers(0, 2**32).map(dense_steps)
+"""Short histories, which show a fault simply, and dense ones, which find it."""
 
 
 def batch(side: int, rows: Sequence[Row]) -> pa.RecordBatch:
@@ -104,7 +137,7 @@ class History:
         self.spec = spec
         self.accepted: tuple[list[Row], list[Row]] = ([], [])
         self.reached: tuple[list[int], list[int]] = ([], [])
-        """Of each accepted row, the event time of its key when it came."""
+        """The event time that its key had reached when each accepted row came."""
         self._judged_us = judged_us
         self._lags_us = lags_us or [0] * len(times)
         self.late = 0

@@ -18,9 +18,9 @@ from laminar_core.operators.joins.side import JoinSide
 from laminar_core.operators.joins.waiting import AsOfHow
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from tests.operators.joins.join_histories import (
+    HISTORIES,
     LEFT_SCHEMA,
     RIGHT_SCHEMA,
-    STEPS,
     History,
     Row,
     batch,
@@ -61,7 +61,7 @@ def expected(spec: AsOfJoin, left: Sequence[Row], right: Sequence[Row]) -> Count
 @given(
     st.none() | st.integers(0, 8),
     st.sampled_from(["inner", "left"]),
-    STEPS,
+    HISTORIES,
     st.integers(1, 3),
 )
 def test_results_are_those_of_a_loop_over_sorted_rows(

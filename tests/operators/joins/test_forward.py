@@ -16,9 +16,9 @@ from laminar_core.operators.joins.side import JoinSide
 from laminar_core.operators.joins.waiting import AsOfHow
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from tests.operators.joins.join_histories import (
+    HISTORIES,
     LEFT_SCHEMA,
     RIGHT_SCHEMA,
-    STEPS,
     History,
     Row,
     batch,
@@ -53,8 +53,8 @@ def expected(spec: ForwardAsOfJoin, left: Sequence[Row], right: Sequence[Row]) -
     )
 
 
-@settings(deadline=None, max_examples=200)
-@given(st.integers(1, 12), st.sampled_from(["inner", "left"]), STEPS, st.integers(1, 3))
+@settings(deadline=None, max_examples=100)
+@given(st.integers(1, 12), st.sampled_from(["inner", "left"]), HISTORIES, st.integers(1, 3))
 def test_results_are_those_of_a_loop_over_sorted_rows(
     distance_us: int, how: AsOfHow, steps: list[tuple], workers: int
 ) -> None:
@@ -130,12 +130,12 @@ def test_rows_that_cannot_have_a_partner_do_not_wait() -> None:
 def test_the_state_is_the_left_rows_of_the_distance(key_count: int) -> None:
     """Goal: a hundred distances, and the rows held stay within twice of the rows of one."""
     subtask = join(50).open(context(), LEFT_SCHEMA, RIGHT_SCHEMA)
-    for time_us in range(0, 5_000, 5):
-        rows = [(str(n % key_count), time_us + n % 5, n) for n in range(20)]
+    for time_us in range(0, 5_000, 25):
+        rows = [(str(n % key_count), time_us + n % 25, n) for n in range(50)]
         list(subtask.process_input(0, batch(0, rows)))
-        list(subtask.process_input(1, batch(1, rows[: 1 + time_us % 3])))
+        list(subtask.process_input(1, batch(1, rows[: time_us % 3])))
         list(subtask.on_watermark(time_us))
-        assert subtask.held_row_count <= 2 * 20 * (50 // 5 + 2) + 2 * 3 * 3
+        assert subtask.held_row_count <= 2 * 50 * (50 // 25 + 2) + 2 * 2 * 2
         if time_us % 50 == 0:
             subtask.snapshot_changes(CheckpointId(1))
 

@@ -15,9 +15,9 @@ from laminar_core.operators.joins.output import OUTPUT_ROWS_MAX
 from laminar_core.operators.joins.side import JoinSide
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from tests.operators.joins.join_histories import (
+    HISTORIES,
     LEFT_SCHEMA,
     RIGHT_SCHEMA,
-    STEPS,
     History,
     Row,
     batch,
@@ -66,8 +66,8 @@ BOUNDS = st.tuples(st.integers(-8, 8), st.integers(0, 8)).map(lambda b: (b[0], b
 HOWS = st.sampled_from(["inner", "left", "right", "full", "semi", "anti"])
 
 
-@settings(deadline=None, max_examples=150)
-@given(BOUNDS, HOWS, STEPS, st.integers(1, 3))
+@settings(deadline=None, max_examples=120)
+@given(BOUNDS, HOWS, HISTORIES, st.integers(1, 3))
 def test_results_are_those_of_all_pairs(
     bounds: tuple[int, int], how: How, steps: list[tuple], workers: int
 ) -> None:
@@ -109,8 +109,8 @@ TIMED = {"inner": ("t_right",), "left": ("t",), "right": ("t_right",), "semi": (
 TIMED |= {"anti": ("t",), "full": ()}
 
 
-@settings(deadline=None, max_examples=120)
-@given(st.integers(-6, 3), HOWS, STEPS, st.integers(1, 3))
+@settings(deadline=None, max_examples=80)
+@given(st.integers(-6, 3), HOWS, HISTORIES, st.integers(1, 3))
 def test_results_are_those_of_pairs_until_the_time_of_each_row(
     low_us: int, how: How, steps: list[tuple], workers: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""What each kind of join emits and remembers."""
+"""Kinds of joins: the rows that each emits, and those that it remembers."""
 
 import pytest
 

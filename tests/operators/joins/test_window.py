@@ -15,9 +15,9 @@ from laminar_core.operators.joins.window import WindowJoin
 from laminar_core.operators.windows import Window
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from tests.operators.joins.join_histories import (
+    HISTORIES,
     LEFT_SCHEMA,
     RIGHT_SCHEMA,
-    STEPS,
     History,
     Row,
     batch,
@@ -97,11 +97,11 @@ def of_one_window(
     return rows
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(
     st.sampled_from(WINDOWS),
     st.sampled_from(["inner", "left", "right", "full", "semi", "anti"]),
-    STEPS,
+    HISTORIES,
     st.integers(1, 3),
 )
 def test_results_are_those_of_all_pairs_in_each_window(
@@ -152,16 +152,16 @@ def test_a_row_of_several_windows_is_late_when_the_last_one_has_ended() -> None:
     ]
 
 
-@pytest.mark.parametrize("how", ["inner", "full", "semi", "anti"])
+@pytest.mark.parametrize("how", ["full", "anti"])
 def test_the_state_is_the_rows_of_open_windows(how: How) -> None:
     """Goal: a hundred windows, and the rows held stay within twice of what two windows have."""
     subtask = join(windows.tumbling("50us"), how).open(context(), LEFT_SCHEMA, RIGHT_SCHEMA)
-    for time_us in range(0, 5_000, 5):
-        rows = [(str(n), time_us + n % 5, n) for n in range(20)]
+    for time_us in range(0, 5_000, 25):
+        rows = [(str(n), time_us + n % 25, n) for n in range(50)]
         for side in (0, 1):
             list(subtask.process_input(side, batch(side, rows)))
         list(subtask.on_watermark(time_us))
-        assert subtask.held_row_count <= 2 * 2 * 20 * (50 // 5 + 1)
+        assert subtask.held_row_count <= 2 * 2 * 2 * 50
         if time_us % 50 == 0:
             subtask.snapshot_changes(CheckpointId(1))
 

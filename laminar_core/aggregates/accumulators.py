@@ -19,6 +19,9 @@ groups at once. Aggregates share accumulators: count, sum and average of a colum
     approx_percentile(c, f)     t_digest_500(c)   {digest, low, high, nan}          ``digests``
     user(u, c, d)               user_name(c, d)   as the user says                  the user
 
+Over rows that come and go sums have a count and a ``balance(c)`` beside them, and where single
+values matter all are kept: ``weighted_values(c)``, see ``weighted``.
+
 (1) int64 over integers, float64 over floating point, over decimal(p, s) decimal(p + 10, s), and
 over durations a duration.
 
@@ -30,7 +33,8 @@ averages integers in double precision from the start, here their sum is exact or
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from typing import Any, Literal
 
@@ -50,10 +54,16 @@ from laminar_core.aggregates.grouping import (
     sum_type,
 )
 from laminar_core.aggregates.hyperloglog import HyperLogLog
-from laminar_core.aggregates.moments import Moments, spread
+from laminar_core.aggregates.moments import Moments, is_number, spread
 from laminar_core.aggregates.ordered import Endmost, values_of
 from laminar_core.aggregates.row_groups import RowGroups, StateFunction, as_array
 from laminar_core.aggregates.user_aggregates import UserDefined
+from laminar_core.aggregates.weighted import (
+    Balance,
+    WeightedValues,
+    balanced_sum,
+    weighted_result,
+)
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
 
 PlainFunction = Literal["count", "sum", "min", "max"]
@@ -134,11 +144,11 @@ def first_value(accumulator: Accumulator, data_type: pa.DataType) -> pa.Scalar |
     match accumulator.function:
         case "count":
             return pa.scalar(0, data_type)
-        case Moments() | Digests():
+        case Moments() | Digests() | Balance():
             zeros = [None if pa.types.is_binary(f.type) else 0 for f in data_type]
             names = [f.name for f in data_type]
             return pa.scalar(dict(zip(names, zeros, strict=True)), data_type)
-        case DistinctValues() | ValueCounts() | HyperLogLog():
+        case DistinctValues() | ValueCounts() | HyperLogLog() | WeightedValues():
             return pa.scalar([], data_type)
         case UserDefined():
             return None
@@ -229,7 +239,7 @@ def _fold_states(function: StateFunction, column: pa.ChunkedArray) -> Fold:
 AggregateFunction = Literal[
     "count", "sum", "min", "max", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
     "first", "last", "count_distinct", "approx_count_distinct", "percentile",
-    "approx_percentile", "user",
+    "approx_percentile", "user", "row",
 ]  # fmt: skip
 
 
@@ -239,6 +249,8 @@ class Aggregate:
 
     ``more``: further columns, such as the order of ``first``. ``fraction``: the rank of a
     percentile. ``state``: the state function, where ``function`` alone does not determine it.
+    ``weighted``: rows come and go. ``row`` takes the greatest row of the columns ``more``, and is
+    for such rows only.
     """
 
     function: AggregateFunction
@@ -247,11 +259,14 @@ class Aggregate:
     more: tuple[str, ...] = ()
     fraction: float | None = None
     state: StateFunction | None = None
+    weighted: bool = False
 
     @property
     def accumulators(self) -> tuple[Accumulator, ...]:
         """Return the accumulators that the result is computed from."""
         column, more = self.column, self.more
+        if self.weighted:
+            return _weighted_accumulators(self)
         if self.state is not None:
             return (Accumulator(self.state, column, more),)
         match self.function:
@@ -275,6 +290,25 @@ class Aggregate:
         """The input columns."""
         return self.more if self.column is None else (self.column, *self.more)
 
+    def over_weights(self) -> "Aggregate":
+        """Return the same over rows that come and go.
+
+        Raises:
+            ConfigurationError: its state cannot take rows away (INVALID_PIPELINE).
+        """
+        if self.state is not None:
+            instead = {
+                "approx_count_distinct": "use count_distinct",
+                "approx_percentile": "use percentile",
+            }
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"{self.name} cannot take back what it has counted, and rows of this stream come"
+                f" and go: {instead.get(self.function, 'use another aggregate')}, or call"
+                " .changes() to count each change",
+            )
+        return replace(self, weighted=True)
+
     def describe(self) -> dict[str, Any]:
         """Return the identity for the fingerprint of a pipeline."""
         described: dict[str, Any] = {
@@ -290,9 +324,29 @@ class Aggregate:
             described["state"] = self.state.label
         if isinstance(self.state, UserDefined):
             described["code"] = self.state.code
+        if self.weighted:
+            described["weighted"] = True
         if versions := [a.version for a in self.accumulators if a.version > 1]:
             described["version"] = max(versions)
         return described
+
+
+def _weighted_accumulators(aggregate: Aggregate) -> tuple[Accumulator, ...]:
+    column, more = aggregate.column, aggregate.more
+    match aggregate.function:
+        case "count":
+            return (Accumulator("count", column),)
+        case "sum" | "avg":
+            plain: tuple[PlainFunction, ...] = ("sum", "count")
+            return (*(Accumulator(f, column) for f in plain), Accumulator(Balance(), column))
+        case "first" | "last":
+            pairs = WeightedValues("weighted_pairs", ("at", "value"))
+            return (Accumulator(pairs, more[0], (column,) if column else ()),)
+        case "row":
+            rows = WeightedValues("weighted_rows", more, has_nulls=True)
+            return (Accumulator(rows, None, more),)
+        case _:
+            return (Accumulator(WeightedValues(), column),)
 
 
 def accumulators_of(aggregates: Iterable[Aggregate]) -> tuple[Accumulator, ...]:
@@ -308,6 +362,8 @@ def result_type(aggregate: Aggregate, state: pa.Schema) -> pa.DataType:
         ConfigurationError: durations have no average (UNSUPPORTED_TYPE).
     """
     kept = state.field(aggregate.accumulators[0].name).type
+    if pa.types.is_list(kept) and aggregate.weighted:
+        return _weighted_type(aggregate, kept.value_type)
     match aggregate.function:
         case "avg":
             return _average_type(aggregate, kept)
@@ -321,6 +377,24 @@ def result_type(aggregate: Aggregate, state: pa.Schema) -> pa.DataType:
             assert isinstance(aggregate.state, UserDefined)
             return aggregate.state.udaf.result_type
         case _:
+            return pa.float64()
+
+
+def _weighted_type(aggregate: Aggregate, item: pa.StructType) -> pa.DataType:
+    match aggregate.function:
+        case "row":
+            return item
+        case "count_distinct":
+            return pa.int64()
+        case "min" | "max" | "first" | "last":
+            return item.field("value").type
+        case _:
+            if not is_number(item.field("value").type):
+                raise ConfigurationError(
+                    ErrorCode.UNSUPPORTED_TYPE,
+                    f"{aggregate.function} takes numbers, and {aggregate.column!r} is"
+                    f" {item.field('value').type}; cast it first",
+                )
             return pa.float64()
 
 
@@ -341,14 +415,22 @@ def _average_type(aggregate: Aggregate, sums: pa.DataType) -> pa.DataType:
 def finish(state: pa.Table, aggregate: Aggregate) -> pa.ChunkedArray:
     """Compute the result of ``aggregate`` from merged accumulators, one value per row."""
     first, *rest = (state.column(needs.name) for needs in aggregate.accumulators)
+    if aggregate.weighted and rest:
+        first = pa.chunked_array([balanced_sum(*map(as_array, (first, *rest)))])
+    elif aggregate.weighted and aggregate.function != "count":
+        result = result_type(aggregate, state.schema)
+        values = weighted_result(as_array(first), aggregate.function, aggregate.fraction, result)
+        return pa.chunked_array([values])
     match aggregate.function:
         case "count" | "sum" | "min" | "max":
             return first
         case "avg" if pa.types.is_decimal(first.type):
-            return _decimal_average(first, rest[0], _average_type(aggregate, first.type))
+            average = _average_type(aggregate, first.type)
+            return _decimal_average(first, rest[0], average, checked=not aggregate.weighted)
         case "avg":
             # Doubles are what Spark divides; above 2**53 the sum is rounded, as it is there.
-            total, count = (column.cast(pa.float64(), safe=False) for column in (first, *rest))
+            pair = (first, rest[0])
+            total, count = (column.cast(pa.float64(), safe=False) for column in pair)
             return call_function("divide", [total, count])
         case _:
             return pa.chunked_array([_finished(aggregate, as_array(first))])
@@ -374,15 +456,24 @@ def _finished(aggregate: Aggregate, states: pa.Array) -> pa.Array:
 
 
 def _decimal_average(
-    sums: pa.ChunkedArray, counts: pa.ChunkedArray, result: pa.DataType
+    sums: pa.ChunkedArray, counts: pa.ChunkedArray, result: pa.DataType, *, checked: bool
 ) -> pa.ChunkedArray:
-    """Divide with digits to spare, then round half away from zero, as Spark does."""
+    """Divide with digits to spare, then round half away from zero, as Spark does.
+
+    Unless ``checked``, what does not fit is null: no average of values leaves its type, but one of
+    rows of which some have gone before they came.
+    """
     some = call_function("max_element_wise", [counts, pa.scalar(1)])  # Then the sum is null.
     rounding = RoundOptions(result.scale, "half_towards_infinity")
     try:
         total = sums.cast(pa.decimal256(min(sums.type.precision, 56), sums.type.scale))
         quotient = call_function("divide", [total, some.cast(pa.decimal256(19, 0))])
-        return call_function("round", [quotient], rounding).cast(result)
+        rounded = call_function("round", [quotient], rounding)
+        if not checked:
+            limit = pa.scalar(Decimal(10) ** (result.precision - result.scale), rounded.type)
+            fits = call_function("less", [call_function("abs", [rounded]), limit])
+            rounded = call_function("if_else", [fits, rounded, pa.scalar(None, rounded.type)])
+        return rounded.cast(result)
     except pa.ArrowInvalid as error:
         raise DataError(
             ErrorCode.ARITHMETIC_OVERFLOW, f"an average leaves {result}; cast to float64 before"

@@ -70,7 +70,17 @@ class Moments:
         return _merged(numbers, n[known].astype(np.float64), mean[known], m2[known], count)
 
 
-def _merged(numbers: Integers, n: _Reals, mean: _Reals, m2: _Reals, count: Integers) -> pa.Array:
+def moments_of(
+    numbers: Integers, values: _Reals, weights: Integers, group_count: int
+) -> pa.StructArray:
+    """Return the moments of values, each with the number of its group and how often it is there."""
+    count = np.bincount(numbers, weights, group_count).astype(np.int64)
+    return _merged(numbers, weights.astype(np.float64), values, np.zeros(len(values)), count)
+
+
+def _merged(
+    numbers: Integers, n: _Reals, mean: _Reals, m2: _Reals, count: Integers
+) -> pa.StructArray:
     groups = len(count)
     pivot = np.zeros(groups)
     pivot[numbers[::-1]] = mean[::-1]  # The first one of a group is written last.

@@ -46,7 +46,7 @@ class Endmost:
         places, numbers = ranks(at), groups.numbers()
         rows = np.flatnonzero(places != NULL_RANK)
         rows = rows[self._is_endmost(places[rows], numbers[rows], groups.count)]
-        if len(rows) > groups.count:  # Some are at one place: their values decide.
+        if len(rows) > len(np.unique(numbers[rows])):  # Some are at one place: values decide.
             sizes = ranks(value.take(pa.array(rows)))
             known = np.bincount(numbers[rows], sizes != NULL_RANK, groups.count) > 0
             is_value = (sizes != NULL_RANK) | ~known[numbers[rows]]

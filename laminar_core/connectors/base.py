@@ -431,7 +431,8 @@ class Sink(Protocol):
     """The destination of rows.
 
     A sink that takes more than rows to append has an attribute ``accepts``, see ``accepted_by``.
-    With ``upsert``, ``updates_by`` names the columns by which it replaces rows.
+    With ``upsert``, ``updates_by`` names the columns by which it replaces rows. With ``retract`` it
+    is given the column ``_weight``. One that can delete by key is ``DeletesByKey``.
     """
 
     def describe(self) -> JsonObject:
@@ -459,6 +460,23 @@ class Sink(Protocol):
         """Return the committer; ``staging`` is the sink's space in the checkpoint store.
 
         None if the rows are part of the state, with no output to commit.
+        """
+        ...
+
+
+@runtime_checkable
+class DeletesByKey(Protocol):
+    """A sink that replaces rows by key and can delete them, if it is told so."""
+
+    @property
+    def updates_by(self) -> tuple[str, ...]:
+        """The columns by which it replaces rows; empty if it only appends."""
+        ...
+
+    def with_deletions(self) -> Sink:
+        """Return the sink for rows with ``_weight``, with one key after the other.
+
+        1: this is now the row of its key. -1: the key, which had this row, has none any more.
         """
         ...
 

@@ -10,6 +10,7 @@ from laminar_core.connectors.outlook import Promise
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.base import (
+    ANY_MODE,
     JsonObject,
     OutputMode,
     PendingSnapshot,
@@ -27,7 +28,7 @@ class CollectSink:
     Every checkpoint holds all rows so far, so each subtask takes at most ``max_rows``.
     """
 
-    accepts: ClassVar[frozenset[OutputMode]] = frozenset({"append", "upsert"})
+    accepts: ClassVar[frozenset[OutputMode]] = ANY_MODE
     """Every row is collected as it was emitted, each update of a key, too."""
     max_rows: int = 1_000_000
 

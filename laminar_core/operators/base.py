@@ -30,6 +30,8 @@ JsonObject = dict[str, JsonValue]
 OutputMode = Literal["append", "upsert", "retract"]
 """Whether a row is new, replaces the earlier row of its key, or adds a row or takes one away."""
 
+ANY_MODE: frozenset[OutputMode] = frozenset({"append", "upsert", "retract"})
+
 
 @dataclass(frozen=True, slots=True)
 class SubtaskContext:
@@ -280,7 +282,9 @@ class Spec(Protocol):
     ``redistribution``, see ``redistribution_of``. One that works by event time has a class
     attribute ``needs_event_time``, and one that assigns watermarks ``makes_event_time``.
     ``output_mode`` is the mode of its output rows, if that is not the mode of its input; with
-    ``upsert``, ``updates_by`` names the columns of the key.
+    ``upsert`` and ``retract``, ``updates_by`` names the columns of the key, of which there is one
+    row at a time. ``accepts`` are the modes that it takes, see ``modes_taken_by``. ``keeps_keys``:
+    of the rows of a key it makes at most one, with this key.
     """
 
     @property
@@ -355,6 +359,22 @@ def side_outputs_of(spec: Spec, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
 def input_names_of(spec: Spec) -> Sequence[str]:
     """Return the name of each input of an operator; most have one."""
     return spec.input_names if isinstance(spec, MultiInputSpec) else ("input",)
+
+
+def modes_taken_by(spec: Spec) -> frozenset[OutputMode]:
+    """Return the modes of streams that an operator takes, by default all without weights.
+
+    One with several inputs by default takes rows that are appended.
+    """
+    default: set[OutputMode] = {"append"}
+    if not isinstance(spec, MultiInputSpec):
+        default.add("upsert")
+    return getattr(spec, "accepts", frozenset(default))
+
+
+def keeps_keys(spec: Spec) -> bool:
+    """Return whether a column that identified rows still does so behind an operator."""
+    return getattr(spec, "keeps_keys", False)
 
 
 def needs_event_time(spec: Spec) -> bool:

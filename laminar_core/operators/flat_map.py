@@ -7,14 +7,20 @@ hundred times and more what an operation on the whole column costs.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 import pyarrow as pa
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import JsonObject, SubtaskContext
+from laminar_core.operators.base import ANY_MODE, JsonObject, OutputMode, SubtaskContext
 from laminar_core.operators.columns import require_distinct
 from laminar_core.operators.stateless import StatelessSubtask, describe_function, one_line
+from laminar_core.operators.weights import (
+    unweighted,
+    weighted,
+    weighted_schema,
+    weights_of,
+)
 
 BatchesFunction = Callable[[pa.RecordBatch], pa.RecordBatch | Iterable[pa.RecordBatch]]
 """From a batch to one or several batches, or none."""
@@ -44,9 +50,10 @@ class FlatMapBatches:
     """Replace every batch by the batches that ``function`` returns for it.
 
     ``schema`` is what these have; without it, the function is called once on an empty batch to
-    find out.
+    find out. Of rows that come and go it is given ``_weight``, and returns it with them.
     """
 
+    accepts: ClassVar[frozenset[OutputMode]] = ANY_MODE
     operator_id: str
     function: BatchesFunction
     schema: pa.Schema | None = None
@@ -116,16 +123,20 @@ class FlatMapBatches:
 class MapRows:
     """Replace every row, as a dictionary, by the rows that ``function`` returns for it.
 
-    Each of these has exactly the columns of ``schema``, with values that fit their types.
+    Each of these has exactly the columns of ``schema``, with values that fit their types. Of rows
+    that come and go the function is not given the weight: each row has that of the row before it.
     """
 
+    accepts: ClassVar[frozenset[OutputMode]] = ANY_MODE
     operator_id: str
     function: RowFunction
     schema: pa.Schema
+    has_weights: bool = False
 
     def describe(self) -> JsonObject:
         """Return name and source of the function."""
-        return {"kind": "map-rows", "function": describe_function(self.function)}
+        described: JsonObject = {"kind": "map-rows", "function": describe_function(self.function)}
+        return {**described, "has_weights": True} if self.has_weights else described
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
         """Return the declared schema.
@@ -140,7 +151,7 @@ class MapRows:
                 f"map_rows {self.operator_id!r} needs a schema with at least one column",
             )
         require_distinct(self.schema.names, "give each column of the schema its own name")
-        return self.schema
+        return weighted_schema(self.schema) if self.has_weights else self.schema
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> StatelessSubtask:
         """Create the running instance."""
@@ -149,14 +160,19 @@ class MapRows:
         return StatelessSubtask(self._map)
 
     def _map(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        rows = list(self._rows(batch))
-        return pa.RecordBatch.from_arrays(
+        found = list(self._rows(unweighted(batch) if self.has_weights else batch))
+        rows = [row for _, row in found]
+        made = pa.RecordBatch.from_arrays(
             [self._column(field, rows) for field in self.schema], schema=self.schema
         )
+        if not self.has_weights:
+            return made
+        return weighted(made, weights_of(batch)[[place for place, _ in found]])
 
-    def _rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
+    def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[int, Row]]:
+        """Yield the rows that are made, each with the place of the row that it is made of."""
         names = dict.fromkeys(self.schema.names).keys()
-        for row in batch.to_pylist():
+        for place, row in enumerate(batch.to_pylist()):
             result = self.function(row)
             if result is None:
                 continue
@@ -165,7 +181,7 @@ class MapRows:
                     raise self._wrong(f"a {type(made).__name__}")
                 if made.keys() != names:
                     raise self._wrong(f"({', '.join(made)})")
-                yield made
+                yield place, made
 
     def _wrong(self, found: str) -> ConfigurationError:
         wanted = ", ".join(self.schema.names)

@@ -11,14 +11,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from tokenize import TokenError
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import (
+    ANY_MODE,
     JsonObject,
     JsonValue,
+    OutputMode,
     PendingSnapshot,
     Snapshot,
     SubtaskContext,
@@ -64,9 +67,10 @@ class MapBatches:
     """Replace every batch by ``function(batch)``.
 
     ``schema`` is what the function returns; without it, the function is called once on an empty
-    batch to find out.
+    batch to find out. Of rows that come and go it is given ``_weight``, and returns it with them.
     """
 
+    accepts: ClassVar[frozenset[OutputMode]] = ANY_MODE
     operator_id: str
     function: BatchFunction
     schema: pa.Schema | None = None
@@ -119,6 +123,8 @@ class FilterRows:
     boolean array of the same length.
     """
 
+    accepts: ClassVar[frozenset[OutputMode]] = ANY_MODE
+    keeps_keys: ClassVar[bool] = True
     operator_id: str
     predicate: Predicate
 
@@ -163,6 +169,8 @@ class FilterRows:
 class SelectColumns:
     """Keep these columns, in this order."""
 
+    accepts: ClassVar[frozenset[OutputMode]] = ANY_MODE
+    keeps_keys: ClassVar[bool] = True
     operator_id: str
     columns: tuple[str, ...]
 

@@ -6,7 +6,14 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.operators.base import (
+    ANY_MODE,
+    JsonObject,
+    OutputMode,
+    PendingSnapshot,
+    Snapshot,
+    SubtaskContext,
+)
 from laminar_core.operators.columns import require_columns
 from laminar_core.operators.windows import known_times_us, require_time_column
 from laminar_core.protocol.split_watermarks import SplitWatermarks
@@ -26,6 +33,8 @@ class AssignWatermarks:
 
     redistribution: ClassVar[Redistribution] = "union"
     makes_event_time: ClassVar[bool] = True
+    accepts: ClassVar[frozenset[OutputMode]] = ANY_MODE
+    keeps_keys: ClassVar[bool] = True
     operator_id: str
     column: str
     max_delay_us: int

@@ -29,13 +29,8 @@ from laminar_core.connectors.base import Sink, Source
 from laminar_core.connectors.formats.bad_rows import BadRowPolicy, OnBadRow
 from laminar_core.connectors.formats.letters import LETTERS, LETTERS_SCHEMA
 from laminar_core.driver.events import JobListener, ignore
-from laminar_core.driver.listening import BackgroundListener, isolated
 from laminar_core.driver.options import JobResult
-from laminar_core.driver.reserve import ReserveKeeper
-from laminar_core.driver.supervisor import Supervisor
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.host.clock import SystemClock
-from laminar_core.metrics.exporter import open_exporter
 from laminar_core.operators.base import MultiInputSpec, OperatorSpec, side_outputs_of
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.flat_map import (
@@ -50,13 +45,17 @@ from laminar_core.operators.joins.waiting import AsOfHow
 from laminar_core.operators.loops import LoopHead
 from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
+from laminar_core.operators.weights import WEIGHT
 from laminar_core.operators.windows import Window
-from laminar_core.pipeline.config import CheckpointConfig, RunConfig, job_options
+from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.event_time import EventTime
+from laminar_core.pipeline.folding import folded
 from laminar_core.pipeline.graph import Input, Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.joins import Direction, JoinOptions, On, Times, as_of_join, join
 from laminar_core.pipeline.keyed import KeyedStream
+from laminar_core.pipeline.starting import started
+from laminar_core.pipeline.updating import distinct_rows, require_one_limit, updating_join
 from laminar_core.plan.inputs import require_input_count
 from laminar_core.plan.plan import (
     Broadcast,
@@ -68,11 +67,10 @@ from laminar_core.plan.plan import (
     SinkNode,
     SourceNode,
 )
+from laminar_core.plan.updates import Updates
 from laminar_core.protocol.dedup import Retention
 from laminar_core.records.paths import check_job_name, check_operator_id
-from laminar_core.spark.sessions import GivenSession, OwnSession
-from laminar_core.spark.stage import SparkCluster
-from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.spark.sessions import OwnSession
 from laminar_core.units import Duration, duration_ms, duration_us
 
 Leaving = TypeVar("Leaving")
@@ -198,23 +196,7 @@ class Pipeline:
         Laminar opened (``OwnSession``) is opened again.
         A listener that raises does not disturb the job; see ``StreamingJob.listener_failures``.
         """
-        run = run or RunConfig()
-        session = spark if isinstance(spark, OwnSession) else GivenSession(spark)
-        clock = SystemClock()
-        cluster = SparkCluster(  # First: of a session that cannot be used nothing can be asked.
-            session, run.transport, clock, encryption_required=run.require_encryption
-        )
-        options = job_options(self.name, _workers(run, session.spark), checkpoint, run)
-        store = CheckpointStore.open(options.store_uri, options.job)
-        reported = BackgroundListener(isolated(listener))
-        listener = ReserveKeeper(store, reported)
-        if checkpoint.retention is not None:
-            listener = checkpoint.retention.applied_to(store, clock, listener, run.actor)
-        exporter = open_exporter(run.metrics, options.job, clock)
-        if exporter is not None:
-            listener = exporter.beside(listener)
-        supervisor = Supervisor(cluster, self.plan(), options, store, clock, listener)
-        return StreamingJob(supervisor, reported, exporter)
+        return started(self, spark, checkpoint, run or RunConfig(), listener)
 
     def run(
         self,
@@ -251,6 +233,11 @@ class Stream:
     def schema(self) -> pa.Schema:
         """The schema of the rows."""
         return self._from.schema
+
+    @property
+    def updates(self) -> Updates:
+        """Whether the rows stay, replace earlier ones, or come and go."""
+        return self._from.updates
 
     @property
     def event_time(self) -> EventTime | None:
@@ -298,7 +285,8 @@ class Stream:
         The function returns a dictionary with the columns of ``schema``, a list of these, or None.
         It is called for every row, in Python: ``map`` and ``flat_map`` are many times faster.
         """
-        return self.then(MapRows(self._pipeline.name_for("map-rows", name), function, schema))
+        name = self._pipeline.name_for("map-rows", name)
+        return self.then(MapRows(name, function, schema, self.updates.mode == "retract"))
 
     def filter(
         self,
@@ -310,7 +298,9 @@ class Stream:
         return self.then(FilterRows(self._pipeline.name_for("filter", name), predicate))
 
     def select(self, *columns: str, name: str | None = None) -> "Stream":
-        """Keep only these columns."""
+        """Keep only these columns, and of rows that come and go their weight."""
+        if self.updates.mode == "retract" and WEIGHT not in columns:
+            columns = (*columns, WEIGHT)
         return self.then(SelectColumns(self._pipeline.name_for("select", name), columns))
 
     def deduplicate(
@@ -331,6 +321,22 @@ class Stream:
         name = self._pipeline.name_for("deduplicate", name)
         operator = Deduplicate(name, producer, generation, sequence, retention or Retention())
         return self.then(operator, Keyed((producer,)))
+
+    def distinct(
+        self,
+        *columns: str,
+        within: Duration | None = None,
+        time: str | None = None,
+        name: str | None = None,
+    ) -> "Stream":
+        """Pass the first row that comes with equal values in ``columns``; by default in all.
+
+        ``within``: a row that is later than the one that was passed by more than this passes again.
+        Without it, each key is kept for ever. ``time``: the event time, by default the
+        watermark's; with ``within``, rows behind the watermark are dropped and counted.
+        """
+        name = self._pipeline.name_for("distinct", name)
+        return distinct_rows(self, name, columns, within=within, time=time)
 
     def rebalance(self) -> "Stream":
         """Distribute whole batches evenly over all workers, for an uneven source."""
@@ -359,10 +365,11 @@ class Stream:
         return Stream(self._pipeline, node, side=name)
 
     def changes(self) -> "Stream":
-        """Take each row as a row of its own, also if it replaces an earlier one.
+        """Take each row as a row of its own, also if it replaces an earlier one or takes one away.
 
         Running totals are emitted again whenever they change, and most sinks only append rows. With
-        this, the sink gets every change, and its readers take the newest row of each key.
+        this, the sink gets every change, and its readers take the newest row of each key. Of rows
+        that come and go ``_weight`` becomes a column like others: readers add it up.
         """
         return self._of(self._from._replace(as_changes=True), self._event_time)
 
@@ -380,7 +387,7 @@ class Stream:
         operator = SelectColumns(self._pipeline.name_for("union", name), tuple(self.schema.names))
         inputs = tuple(s._from for s in (self, *others))  # noqa: SLF001 - one of us
         node = Node(self.schema, inputs, operator=operator, is_union=True)
-        node.updates = self._from.updates
+        node.updates = self.updates.mixed()
         self._pipeline.add(node)
         known = [s._event_time for s in (self, *others) if s._event_time is not None]  # noqa: SLF001
         return Stream(
@@ -401,7 +408,7 @@ class Stream:
         streams = [self, *(o.rows() if isinstance(o, KeyedStream) else o for o in others)]
         for other in streams:
             self._require_same_pipeline(other, operator.operator_id)
-            other._require_own_rows(operator.operator_id)  # noqa: SLF001 - one of us
+            other.updates.require_taken_by(operator)
         require_input_count(operator, len(streams))
         check_operator_id(operator.operator_id)
         schemas = [stream.schema for stream in streams]
@@ -410,6 +417,7 @@ class Stream:
             tuple(s._from._replace(feeds=n) for n, s in enumerate(streams)),  # noqa: SLF001
             operator=operator,
             sides=side_outputs_of(operator, *schemas),
+            updates=Updates.made_by(operator),
         )
         return Stream(self._pipeline, self._pipeline.add(node))
 
@@ -420,6 +428,8 @@ class Stream:
         on: On,
         within: tuple[Duration, Duration] | None = None,
         window: Window | None = None,
+        ttl: Duration | None = None,
+        unbounded: bool = False,
         how: How = "inner",
         time: Times = None,
         suffix: str = SUFFIX,
@@ -443,12 +453,17 @@ class Stream:
         Each row is kept until event time has passed all its possible partners. Null matches
         nothing. Rows behind the watermark, which is the lesser one of both streams, are dropped and
         counted; with ``window``, rows whose windows have ended.
+        With ``ttl`` rows meet whatever their times, and each is kept so long after its own; with
+        ``unbounded=True`` for ever. Then each batch emits what it changes: rows that come and go.
 
         Raises:
             ConfigurationError: keys, times or names do not fit, or a stream has no event time.
         """
         name = self._pipeline.name_for("join", name)
         options = JoinOptions(on, time, suffix)
+        require_one_limit(name, within, window, ttl, unbounded or None)
+        if ttl is not None or unbounded:
+            return updating_join(self, other, name, options, ttl=ttl, how=how)
         return join(self, other, name, options, within=within, window=window, how=how)
 
     def as_of(  # noqa: PLR0913 - a configuration, by keyword
@@ -509,7 +524,8 @@ class Stream:
             ConfigurationError: what comes back has another schema, or is of another pipeline.
         """
         head = LoopHead(self._pipeline.name_for("loop", name))
-        node = Node(self.schema, (self._from,), operator=head, updates=self._from.updates)
+        self.updates.require_taken_by(head)
+        node = Node(self.schema, (self._from,), operator=head, updates=self.updates)
         feedback, leaving = body(Stream(self._pipeline, self._pipeline.add(node)))
         for stream in (feedback,) if isinstance(feedback, Stream) else feedback:
             self._require_alike(stream, f"loop {head.operator_id}")
@@ -524,14 +540,6 @@ class Stream:
                 f"{other._pipeline.name}",  # noqa: SLF001 - one of us
             )
 
-    def _require_own_rows(self, what: str) -> None:
-        if self._from.updates.mode != "append":
-            raise ConfigurationError(
-                ErrorCode.INVALID_PIPELINE,
-                f"{what} would take a row that replaces an earlier one for another row: call"
-                " .changes() on the stream of totals, or emit totals of windows",
-            )
-
     def _require_alike(self, other: "Stream", what: str) -> None:
         """Verify that rows of both can be mixed."""
         self._require_same_pipeline(other, what)
@@ -541,7 +549,7 @@ class Stream:
                 f"{what} needs one schema, and {other.schema.names} is not {self.schema.names}"
                 " with the same types: select or map them first",
             )
-        if other._from.updates != self._from.updates:  # noqa: SLF001 - one of us
+        if not other.updates.mixes_with(self.updates):
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,
                 f"{what} cannot mix rows that replace earlier ones with others: call .changes() on"
@@ -555,14 +563,20 @@ class Stream:
         return KeyedStream(self, columns)
 
     def sink(self, name: str, sink: Sink) -> Pipeline:
-        """Write the rows to ``sink``; whether it can take them is found when the job starts."""
+        """Write the rows to ``sink``; whether it can take them is found when the job starts.
+
+        For a sink that replaces and deletes rows by key, rows that come and go are kept as state,
+        to know the row of each key.
+        """
         check_operator_id(name)
-        target = SinkNode(name, sink, self._from.updates)
-        self._pipeline.add(Node(self.schema, (self._from,), sink=target))
+        rows, sink = folded(self, name, sink)
+        target = SinkNode(name, sink, rows.updates)
+        self._pipeline.add(Node(rows.schema, (rows._from,), sink=target))  # noqa: SLF001
         return self._pipeline
 
     def then(self, operator: OperatorSpec, by: Partitioning | None = None) -> "Stream":
         """Add an operator; ``by`` is how its rows are divided, if not like this stream's."""
+        self.updates.require_taken_by(operator)
         schema = operator.output_schema(self.schema)
         come_from = self._from if by is None else self._from._replace(by=by)
         sides = side_outputs_of(operator, self.schema)
@@ -584,8 +598,3 @@ class Stream:
         stream = Stream(self._pipeline, come_from.node, event_time=event_time)
         stream._from = come_from
         return stream
-
-
-def _workers(run: RunConfig, spark: SparkSession) -> int:
-    """Return the requested number of workers, by default Spark's parallelism."""
-    return spark.sparkContext.defaultParallelism if run.workers is None else run.workers

@@ -39,6 +39,14 @@ class JoinOptions(NamedTuple):
     time: Times
     suffix: str
 
+    @property
+    def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the key columns of both sides."""
+        if isinstance(self.on, Mapping):
+            return tuple(self.on), tuple(self.on.values())
+        keys = (self.on,) if isinstance(self.on, str) else tuple(self.on)
+        return keys, keys
+
 
 def join(  # noqa: PLR0913 - the options of Stream.join
     left: "Stream",
@@ -55,11 +63,11 @@ def join(  # noqa: PLR0913 - the options of Stream.join
     Raises:
         ConfigurationError: it has neither bounds nor a window, or both (INVALID_OPTION).
     """
-    sides, lag_us = _sides(left, right, name, options)
+    sides, lag_us = sides_of(left, right, name, options)
     if (within is None) == (window is None):
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
-            f"{name}: a join needs within=(low, high) or window=..., and not both",
+            f"{name}: a join needs within=(low, high), window=... or ttl=..., and only one of them",
         )
     if window is not None:
         operator = WindowJoin(name, *sides, window, how=how, suffix=options.suffix, lag_us=lag_us)
@@ -96,7 +104,7 @@ def as_of_join(  # noqa: PLR0913 - the options of Stream.as_of
             ErrorCode.INVALID_OPTION,
             f"{name}: direction is {' or '.join(get_args(Direction))}, not {direction}",
         )
-    sides, lag_us = _sides(left, right, name, options)
+    sides, lag_us = sides_of(left, right, name, options)
     distance_us = None if max_distance is None else duration_us(max_distance)
     kind = AsOfJoin if direction == "backward" else ForwardAsOfJoin
     operator = kind(name, *sides, distance_us, how, suffix=options.suffix, lag_us=lag_us)
@@ -121,18 +129,14 @@ def _upper_bound(left: "Stream", bound: Duration, name: str) -> int | str:
         ) from error
 
 
-def _sides(
+def sides_of(
     left: "Stream", right: "Stream", name: str, options: JoinOptions
 ) -> tuple[tuple[JoinSide, JoinSide], int]:
     """Return both sides, and how far their times may lag behind the watermark."""
-    on, time, _ = options
-    if isinstance(on, Mapping):
-        left_keys, right_keys = tuple(on), tuple(on.values())
-    else:
-        left_keys = right_keys = (on,) if isinstance(on, str) else tuple(on)
+    time, (left_keys, right_keys) = options.time, options.keys
     left_time, right_time = (time, time) if time is None or isinstance(time, str) else time
     times = [
-        _time_of(stream.event_time, column, f"the {which} input of {name}")
+        event_time_of(stream.event_time, column, f"the {which} input of {name}")
         for stream, column, which in ((left, left_time, "left"), (right, right_time, "right"))
     ]
     sides = (
@@ -142,7 +146,7 @@ def _sides(
     return sides, max(time.lag_us for time in times)
 
 
-def _time_of(known: EventTime | None, name: str | None, what: str) -> TimeColumn:
+def event_time_of(known: EventTime | None, name: str | None, what: str) -> TimeColumn:
     """Return the column of event time, by default the one of ``watermark``.
 
     Raises:
@@ -163,9 +167,12 @@ def _time_of(known: EventTime | None, name: str | None, what: str) -> TimeColumn
 
 
 def _connected(
-    left: "Stream", right: "Stream", operator: IntervalJoin | WindowJoin | AsOfJoin | ForwardAsOfJoin
+    left: "Stream",
+    right: "Stream",
+    operator: IntervalJoin | WindowJoin | AsOfJoin | ForwardAsOfJoin,
 ) -> "Stream":
     for stream, side in zip((left, right), operator.sides, strict=True):
+        stream.updates.require_taken_by(operator)
         side.check(stream.schema)
     keyed = left.key_by(*operator.left.keys)
     return keyed.connect(right.key_by(*operator.right.keys), operator=operator)

@@ -1,7 +1,7 @@
 """Keyed streams: windows over event time, running totals, or process functions."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from laminar_core.operators.running import CombineRows, RunningAggregate
 from laminar_core.operators.sessions import PartialSessions, Sessions
 from laminar_core.operators.windows import Window
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
+from laminar_core.pipeline.updating import first_rows, last_rows, top_rows
 from laminar_core.plan.plan import Keyed
 from laminar_core.records.paths import check_operator_id
 from laminar_core.units import Duration, duration_us
@@ -35,18 +36,82 @@ class KeyedStream:
         self._stream = stream
         self._columns = columns
 
-    def aggregate(self, name: str, *aggregates: Aggregate) -> "Stream":
+    def aggregate(
+        self, name: str, *aggregates: Aggregate, emit: Literal["upsert", "retract"] | None = None
+    ) -> "Stream":
         """Compute running totals: for every batch, emit the new totals of the keys in it.
 
-        The result is an upsert stream: a row replaces the earlier row of its key. Each batch is
-        combined before the exchange. State has one row per key, and keys are never removed.
+        The result is an upsert stream: a row replaces the earlier row of its key. With
+        ``emit="retract"`` a total that has changed is taken back by a row with ``_weight`` -1, and
+        the new one comes with 1, so that it can be aggregated again. Each batch is combined before
+        the exchange. State has one row per key, and keys are never removed.
+
+        Over rows that come and go, totals are retracted in any case, and a key is removed with its
+        last row.
+
+        Raises:
+            ConfigurationError: an aggregate cannot take rows away, and they come and go.
         """
         _check_aggregation(name, aggregates)
+        if self._stream.updates.mode == "retract":
+            if emit == "upsert":
+                raise ConfigurationError(
+                    ErrorCode.INVALID_PIPELINE,
+                    f"{name} is over rows that come and go, so a total can go, too: leave out emit",
+                )
+            aggregates, emit = tuple(a.over_weights() for a in aggregates), "retract"
         combine = CombineRows(f"{name}-combine", self._columns, aggregates)
-        merge = RunningAggregate(name, self._columns, aggregates)
+        merge = RunningAggregate(name, self._columns, aggregates, emit or "upsert")
         totals = self._stream.then(combine).then(merge, Keyed(self._columns))
         event_time = self._stream.event_time
         return totals if event_time is None else totals.timed(event_time.among(self._columns))
+
+    def top(
+        self,
+        name: str,
+        count: int,
+        *,
+        by: str | Sequence[str],
+        rank: str | None = None,
+        ttl: Duration | None = None,
+        time: str | None = None,
+    ) -> "Stream":
+        """Keep the first ``count`` rows of each key in an order.
+
+            bids.key_by("auction").top("best", 10, by=("price desc", "paid_at"))
+
+        ``by``: columns, each with ``desc`` if the largest is first. Null is least, and NaN
+        greatest. Rows that are equal in these columns are ordered by all columns, ascending.
+
+        For each batch, the rows that come in are emitted with the weight 1, and those that fall
+        out with -1. ``rank`` adds a column of this name with the place, from 1.
+
+        With ``ttl``, a key is forgotten so long after the newest row that has come into its rows;
+        nothing is taken back then. Rows behind the watermark are dropped and counted. ``time``: its
+        event time, by default the watermark's.
+        """
+        return top_rows(
+            self._stream, name, self._columns, count, by=by, rank=rank, ttl=ttl, time=time
+        )
+
+    def first(self, name: str, *, time: str | None = None, ttl: Duration | None = None) -> "Stream":
+        """Emit the first row of each key in event time, once event time has passed it.
+
+        Of several at one time the least is taken, compared by all columns. Rows behind the
+        watermark are dropped and counted. With ``ttl``, a row that is later than the first one by
+        more is a first row again; without it, each key is kept for ever.
+        """
+        return first_rows(self._stream, name, self._columns, time=time, ttl=ttl)
+
+    def last(self, name: str, *, time: str | None = None, ttl: Duration | None = None) -> "Stream":
+        """Emit the last row of each key in event time, whenever a batch has changed it.
+
+        The result is an upsert stream: a row replaces the earlier row of its key. Of several at one
+        time the greatest is taken, compared by all columns. ``time`` can be any column if there is
+        no ``ttl``. With it, a key is forgotten so long after its last row, and rows that are
+        further behind the watermark are dropped and counted.
+        """
+        return last_rows(self._stream, name, self._columns, time=time, ttl=ttl)
 
     def connect(self, *others: "Stream | KeyedStream", operator: MultiInputSpec) -> "Stream":
         """Give this stream and ``others`` to an operator; equal keys meet in one of its subtasks.

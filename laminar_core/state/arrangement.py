@@ -106,7 +106,7 @@ class PinnedRuns:
             weights = np.repeat([part.weight for part in parts], [len(p.positions) for p in parts])
             columns += [pa.array(marks), pa.array(weights, WEIGHT_TYPE)]
         stored = pa.Table.from_arrays(columns, schema=schema)
-        if self.layout.is_marked:  # One form, so that a state and its copy have equal rows.
+        if WEIGHT in schema.names:  # One form, so that a state and its copy have equal rows.
             stored = added_up(stored)
         order = np.argsort(stored.column(KEY_GROUP).to_numpy().astype(np.uint16), kind="stable")
         return stored.take(pa.array(order))

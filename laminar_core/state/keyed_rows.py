@@ -124,14 +124,25 @@ class KeyedRows:
         Raises:
             DataError: a sum leaves its type; nothing has changed then.
         """
+        return self.change(partial)[1]
+
+    def change(self, partial: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Merge like ``update``; return the rows before, and the new ones.
+
+        The first of the new rows replace the rows before, one by one; the others are of new keys.
+
+        Raises:
+            DataError: a sum leaves its type; nothing has changed then.
+        """
         hashes = self._hashes_of(partial)
         known = np.unique(self._find(partial, hashes))
         known = known[known != MISSING]
-        together = pa.concat_tables([self._rows_of(known), partial])
+        before = self._rows_of(known)
+        together = pa.concat_tables([before, partial])
         merged = merge_in_order(together, self._layout.keys, self._layout.accumulators)
         fresh = merged.slice(len(known))
         self._append(merged, np.append(known, self._add(fresh)))
-        return merged
+        return before, merged
 
     def replace(self, rows: pa.Table) -> None:
         """Take rows, each of another key, in place of those that their keys have."""

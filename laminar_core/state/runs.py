@@ -180,7 +180,7 @@ def matches(
     if not len(probe) or not len(run) or not _can_meet(probe, run, bounds):
         return
     first, count = _candidates(probe, run)
-    for block in _blocks(first, count):
+    for block in blocks(first, count):
         near = _near(probe, run, block, bounds)
         probing, found = block[0][near], block[1][near]
         same = np.flatnonzero(_are_equal(probe.rows, run.rows, keys, probing, found))
@@ -224,10 +224,13 @@ def _candidates(probe: Run, run: Run) -> tuple[Integers, Integers]:
     return first, count
 
 
-def _blocks(first: Integers, count: Integers) -> Iterator[tuple[Integers, Integers]]:
-    """Yield pairs of probing row and candidate, at most ``BLOCK_ROWS_MAX`` at a time."""
+def blocks(first: Integers, count: Integers) -> Iterator[tuple[Integers, Integers]]:
+    """Yield pairs of a row and a candidate, at most ``BLOCK_ROWS_MAX`` at a time.
+
+    Shapes: the candidates of each row are ``count`` neighbours from ``first`` on.
+    """
     ends = np.cumsum(count)
-    total = int(ends[-1])
+    total = int(ends[-1]) if len(ends) else 0
     for start in range(0, total, BLOCK_ROWS_MAX):
         stop = min(start + BLOCK_ROWS_MAX, total)
         rows = slice(

@@ -14,6 +14,7 @@ import pyarrow as pa
 from laminar_core.connectors.outlook import Committable, Committed, Lost, Outlook, Promise
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.operators.base import (
+    ANY_MODE,
     JsonObject,
     OutputMode,
     PendingSnapshot,
@@ -85,7 +86,7 @@ class Ledger:
 class LedgerSink:
     """Writes to ``ledger``, exactly once."""
 
-    accepts: ClassVar[frozenset[OutputMode]] = frozenset({"append", "upsert"})
+    accepts: ClassVar[frozenset[OutputMode]] = ANY_MODE
     """Rows stay in the order in which they became visible, updates of a key too."""
     ledger: Ledger
     name: str = "ledger"

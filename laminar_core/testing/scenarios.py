@@ -35,6 +35,8 @@ from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.pairing_jobs import PAIRING_JOBS
 from laminar_core.testing.process_jobs import PROCESS_JOBS
 from laminar_core.testing.session_jobs import SESSION_JOBS
+from laminar_core.testing.updating_jobs import UPDATING_JOBS
+from laminar_core.testing.weighted_jobs import WEIGHTED_JOBS
 
 
 def windows_job(
@@ -306,5 +308,7 @@ SCENARIOS: dict[str, BuildJob] = {
     **SESSION_JOBS,
     **PROCESS_JOBS,
     **PAIRING_JOBS,
+    **UPDATING_JOBS,
+    **WEIGHTED_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

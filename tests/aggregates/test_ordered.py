@@ -2,11 +2,12 @@
 
 import itertools
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from laminar_core.aggregates.ordered import Endmost, values_of
-from laminar_core.aggregates.row_groups import one_group
+from laminar_core.aggregates.row_groups import RowGroups, one_group
 
 ROWS = [("d", 3), ("b", 1), (None, 1), ("c", 3), ("z", None), ("a", 2)]
 
@@ -33,6 +34,16 @@ def test_the_answer_does_not_depend_on_arrival_or_batches(end: str, expected: st
 def test_a_null_is_a_value_only_where_there_is_no_other(end: str) -> None:
     assert picked(end, [(None, 1), (None, 1)], 1) is None
     assert picked(end, [(None, 1), ("a", 1)], 1) == "a"
+
+
+def test_a_group_without_a_place_does_not_hide_a_tie_in_another() -> None:
+    groups = RowGroups(np.array([0, 1, 2]), np.array([0, 2, 3]))
+    values, places = pa.array(["b", None, "x"]), pa.array([1, 1, None])
+    for end in ("first", "last"):
+        assert values_of(Endmost(end).accumulate([values, places], groups)).to_pylist() == [
+            "b",
+            None,
+        ]
 
 
 def test_rows_without_a_place_leave_no_state() -> None:

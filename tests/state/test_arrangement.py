@@ -357,6 +357,17 @@ def test_a_state_and_its_copy_have_equal_rows() -> None:
     assert sorted(pa.concat_tables(tables).column(WEIGHT).to_pylist()) == [3, 6]
 
 
+def test_rows_with_weights_are_written_once_however_they_came() -> None:
+    """Goal: a state and its copy have equal rows, also if rows were taken back and came again."""
+    held = Arrangement(WEIGHTED)
+    added(held, [("a", 0, 1), ("b", 0, 1)], [1, 2])
+    stored(held.take_changes())
+    added(held, [("a", 0, 1), ("b", 0, 1)], [2, -2])
+    tables = stored(held.pin())
+    [rows] = [table.to_pylist() for table in tables]
+    assert [(row["k"], row[WEIGHT]) for row in rows] == [("a", 3)]
+
+
 def test_rows_without_expiry_stay() -> None:
     layout = RowsLayout(("k",), pa.schema([("k", pa.int64()), ("v", pa.float64())]))
     held = Arrangement(layout)

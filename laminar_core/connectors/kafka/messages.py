@@ -10,14 +10,19 @@ from laminar_core.connectors.formats.keys import KeyEncoder
 from laminar_core.connectors.formats.messages import OutputFormat
 from laminar_core.errors import DataError, ErrorCode
 from laminar_core.operators.base import PendingSnapshot, Snapshot
+from laminar_core.operators.weights import unweighted, weights_of
 from laminar_core.protocol.types import CheckpointId
 
 MESSAGES = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
-"""Columns of messages on their way: one message a row. A null key is no key."""
+"""Columns of messages on their way: one message a row. A null key is no key, and a null value says
+that its key is gone."""
 
 
 class MessageWriter:
-    """The writer of one subtask: encodes rows, and hands their messages to ``target``."""
+    """The writer of one subtask: encodes rows, and hands their messages to ``target``.
+
+    With ``deletes`` rows have a weight besides ``schema``, and one of -1 says that its key is gone.
+    """
 
     def __init__(
         self,
@@ -26,12 +31,15 @@ class MessageWriter:
         output_format: OutputFormat,
         key: Sequence[str] | None,
         message_bytes_max: int,
+        *,
+        deletes: bool = False,
     ) -> None:
         self._encoder = output_format.encoder(schema)
         self._keys = None if key is None else KeyEncoder(schema, key)
         self._schema = schema
         self._bytes_max = message_bytes_max
         self._target = target
+        self._deletes = deletes
 
     @property
     def _messages(self) -> SinkWriter:
@@ -47,11 +55,14 @@ class MessageWriter:
         """
         if not batch.num_rows:
             return
-        rows = batch.cast(self._schema)
+        rows = (unweighted(batch) if self._deletes else batch).cast(self._schema)
         values = self._encoder.encode(rows).cast(pa.large_binary())
         keys = pa.nulls(len(values), pa.large_binary())
         if self._keys is not None:
             keys = self._keys.encode(rows)
+        if self._deletes:
+            is_gone = pa.array(weights_of(batch) < 0)
+            values = call_function("if_else", [is_gone, pa.scalar(None, values.type), values])
         self._check_sizes(keys, values)
         self._messages.write(pa.record_batch([keys, values], schema=MESSAGES))
 

@@ -1,7 +1,7 @@
 """Rows as messages of a Kafka topic, exactly once for readers of committed messages."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from laminar_core.connectors.staged_rows import StagedRows
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.extras import needs_extra
 from laminar_core.operators.base import JsonObject, OutputMode, SubtaskContext
+from laminar_core.operators.weights import unweighted_schema
 from laminar_core.store.staging import StagingArea
 from laminar_core.units import duration_ms, duration_text
 
@@ -54,6 +55,9 @@ class KafkaSink:
     transaction expires: if the job is down for longer, rows of its last checkpoint are lost, and
     the job has to go back to an older one. Readers of committed messages wait meanwhile.
 
+    Of a stream whose rows come and go, a topic with keys gets the newest row of each key, and a
+    message without value for a key that is gone, as a compacted topic wants it.
+
     >>> KafkaSink("broker:9092", "payments", key="merchant").topic
     'payments'
 
@@ -86,6 +90,8 @@ class KafkaSink:
     message_bytes_max: int = MESSAGE_BYTES_MAX
     transaction_timeout: str | None = None
     transaction_timeout_ms: int = field(init=False, default=0)
+    deletes: bool = field(init=False, default=False)
+    """Whether it is given rows with a weight, see ``with_deletions``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "connection", KafkaConnection.of(self.connection))
@@ -128,6 +134,12 @@ class KafkaSink:
     def updates_by(self) -> tuple[str, ...]:
         """The columns of the key, by which a compacted topic keeps the newest message."""
         return () if self.key is None else tuple(self.key)
+
+    def with_deletions(self) -> "KafkaSink":
+        """Return the sink for rows with a weight: -1 publishes a message without value."""
+        told = replace(self)
+        object.__setattr__(told, "deletes", True)
+        return told
 
     @property
     def output_format(self) -> OutputFormat:
@@ -193,7 +205,12 @@ class KafkaSink:
     def _writer(self, schema: pa.Schema, target: SinkWriter | None = None) -> MessageWriter:
         key = None if self.key is None else list(self.key)
         return MessageWriter(
-            target, plain_schema(schema), self.output_format, key, self.message_bytes_max
+            target,
+            plain_schema(unweighted_schema(schema) if self.deletes else schema),
+            self.output_format,
+            key,
+            self.message_bytes_max,
+            deletes=self.deletes,
         )
 
 

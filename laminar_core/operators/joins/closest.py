@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyarrow.compute import SortOptions, call_function
 
-from laminar_core.aggregates.grouping import Reduction, comparable, group, is_ordered
+from laminar_core.aggregates.grouping import Reduction, group
 from laminar_core.aggregates.row_groups import Integers, RowGroups
+from laminar_core.aggregates.row_order import total_order
 from laminar_core.state.keyed_rows import MISSING
 
 
@@ -40,7 +40,7 @@ def closest(left: Keyed, right: Keyed, rows: pa.Table) -> Closest:
     column by column in this order; null is least, and NaN is greatest.
     """
     numbers, right_numbers = _numbered(left.keys, right.keys)
-    order = _ordered(right_numbers, right.times_us, rows)
+    order = total_order([right_numbers, right.times_us], rows)
     all_numbers = np.concatenate([right_numbers[order], numbers])
     times_us = np.concatenate([right.times_us[order], left.times_us])
     merged = np.lexsort((times_us, all_numbers))  # Stable: right rows come before left ones.
@@ -73,35 +73,3 @@ def _numbered(
 
     group(keys, pa.table(keys), [Reduction("numbered", note, None)])
     return numbers[: len(left[0])], numbers[len(left[0]) :]
-
-
-def _ordered(numbers: Integers, times_us: Integers, rows: pa.Table) -> Integers:
-    """Return the order of right rows by key, time, and then by their values."""
-    order = np.lexsort((times_us, numbers))
-    is_tied = np.diff(numbers[order], append=MISSING) == 0
-    is_tied &= np.diff(times_us[order], append=0) == 0
-    if not is_tied.any():
-        return order
-    is_tied[1:] |= is_tied[:-1]
-    tied = order[is_tied]
-    rank = np.empty(len(tied), np.int64)
-    rank[_by_values(rows.take(pa.array(tied)))] = np.arange(len(tied))
-    order[is_tied] = tied[np.lexsort((rank, times_us[tied], numbers[tied]))]
-    return order
-
-
-def _by_values(rows: pa.Table) -> Integers:
-    """Return the order of rows by their columns; values without an order are compared as text."""
-    columns: dict[str, pa.ChunkedArray] = {}
-    for number, column in enumerate(rows.columns):
-        columns[f"{number} is known"] = column.is_valid().cast(pa.uint8())
-        columns[f"{number}"] = _sortable(column)
-    keys = [(name, "ascending") for name in columns]
-    order = call_function("sort_indices", [pa.table(columns)], SortOptions(keys))
-    return order.to_numpy().astype(np.int64)
-
-
-def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if is_ordered(column.type) and not pa.types.is_null(column.type):
-        return comparable(column)
-    return pa.chunked_array([pa.array([repr(value) for value in column.to_pylist()], pa.string())])

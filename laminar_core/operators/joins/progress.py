@@ -26,6 +26,8 @@ class JoinProgress:
     def __init__(self, context: SubtaskContext, lag_us: int) -> None:
         self.watermark_us: int | None = None
         self.late_row_count = 0
+        self.expired_row_count = 0
+        """Number of rows given up so far though a later row could have met them."""
         self._context = context
         self._lag_us = lag_us
         self._ahead: Progress | None = None
@@ -71,23 +73,24 @@ class JoinProgress:
 
     def properties(self) -> JsonObject:
         """Return what ``restore`` reads, for a snapshot."""
+        expired = {"expired_row_count": self.expired_row_count} if self.expired_row_count else {}
         return {
             **key_group_properties(self._context),
             **progress_properties(self.watermark_us, self._ahead),
             "late_row_count": self.late_row_count,
+            **expired,
         }
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Continue from the least watermark; what was further keeps what it had reached.
 
-        A count of late rows goes to the subtask that owns the first key group of the old one.
+        A count of rows goes to the subtask that owns the first key group of the old one.
         """
         ranges = restored_key_groups(snapshots, self._context)
         owned = owned_key_groups(self._context)
         self.watermark_us = least_watermark_us(snapshots)
         self._ahead = Progress.restored(snapshots, ranges, owned, self._context.max_parallelism)
-        self.late_row_count = sum(
-            number(snapshot.properties["late_row_count"])
-            for snapshot, groups in zip(snapshots, ranges, strict=True)
-            if groups.start in owned
-        )
+        for snapshot, groups in zip(snapshots, ranges, strict=True):
+            if groups.start in owned:
+                self.late_row_count += number(snapshot.properties["late_row_count"])
+                self.expired_row_count += number(snapshot.properties.get("expired_row_count", 0))

@@ -9,10 +9,12 @@ from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.formats.raw import RawFormat
 from laminar_core.connectors.kafka.messages import MESSAGES, MessageWriter
+from laminar_core.connectors.kafka.sink import KafkaSink
 from laminar_core.connectors.staged_rows import StagedPart, StagedRows
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.operators.base import SubtaskContext
+from laminar_core.operators.weights import weighted
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.paths import JobPaths
 from laminar_core.store.staging import StagingArea
@@ -73,3 +75,17 @@ def test_a_message_that_the_broker_would_refuse_stops_the_job_before_its_checkpo
 def test_a_key_has_to_be_a_column():
     with pytest.raises(ConfigurationError, match="no column 'merchant'"):
         written(ROWS, JsonFormat(), ["merchant"])
+
+
+def test_a_row_that_goes_is_a_message_without_value():
+    rows = weighted(ROWS, [-1, 1])
+    staging = StagingArea(MemoryObjectStore(), JobPaths("payments"), "out")
+    context = SubtaskContext("out", 0, 1, 128, Generation(1), staging=staging)
+    writer = KafkaSink("b:1", "t", key="id").with_deletions().open(context, rows.schema)
+    writer.write(rows)
+    (part,) = writer.snapshot(CheckpointId(1))().committables
+    (batch,) = StagedPart.from_json(part).batches(staging)
+    assert batch.column("key").to_pylist() == [b"1", b"2"]
+    gone, there = batch.column("value").to_pylist()
+    assert gone is None
+    assert json.loads(there) == {"id": 2, "name": None}

@@ -1,0 +1,31 @@
+"""The start of a pipeline: what cannot run it is refused before anything is written."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.connectors.collect import CollectSink
+from laminar_core.driver.events import ignore
+from laminar_core.errors import ConfigurationError
+from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.pipeline.starting import _workers, started
+from laminar_core.testing.memory_source import MemorySource
+
+
+def test_a_session_that_cannot_run_jobs_is_refused_and_the_store_stays_untouched(
+    tmp_path: Path,
+) -> None:
+    p = Pipeline("p")
+    p.source("in", MemorySource([pa.table({"n": [1]})])).sink("out", CollectSink())
+    connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(ConfigurationError, match="Spark Connect"):
+        started(p, connect, CheckpointConfig(str(tmp_path / "store")), RunConfig(), ignore)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_there_are_as_many_workers_as_spark_has_slots_unless_said_otherwise() -> None:
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=7))
+    assert _workers(RunConfig(), spark) == 7
+    assert _workers(RunConfig(workers=3), spark) == 3

@@ -16,7 +16,7 @@ its operator by name, so keep a name as long as its state is to survive.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TypeVar
@@ -282,12 +282,15 @@ class Stream:
         function: BatchesFunction,
         *,
         schema: pa.Schema | None = None,
+        sides: Mapping[str, pa.Schema] | None = None,
         name: str | None = None,
     ) -> "Stream":
-        """Replace every batch by the batches that the function returns: one, several or none."""
-        return self.then(
-            FlatMapBatches(self._pipeline.name_for("flat-map", name), function, schema)
-        )
+        """Replace every batch by the batches that the function returns: one, several or none.
+
+        ``Side(name, batch)`` among them goes to ``side(name)``; ``sides`` are the columns of each.
+        """
+        name = self._pipeline.name_for("flat-map", name)
+        return self.then(FlatMapBatches(name, function, schema, sides or {}))
 
     def map_rows(
         self, function: RowFunction, schema: pa.Schema, *, name: str | None = None

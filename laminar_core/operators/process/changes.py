@@ -56,7 +56,7 @@ class PinnedChanges:
     layout: TableLayout
     tables: tuple[pa.Table, ...]
     whole: bool = field(kw_only=True)
-    """These are all rows, so that those that say that there is nothing are left out."""
+    """Leave out the rows that say that there is nothing: these are all rows there are."""
 
     def stored_table(self, max_parallelism: int) -> pa.Table:
         """Build the table of a checkpoint, sorted by key group."""

@@ -51,7 +51,8 @@ class EntryTable:
 
     The last column of the layout's keys is the entry; those before it are the key. ``is_reused``:
     an entry that was removed can come again. Then a removal has to be remembered until its row
-    would have expired, because a segment that has expired is dropped unread.
+    would have expired: a later row of the entry must not expire before it, because a segment that
+    has expired is dropped unread.
     """
 
     def __init__(self, layout: TableLayout, *, is_reused: bool) -> None:
@@ -160,7 +161,7 @@ class EntryTable:
     def pin(self) -> PinnedChanges:
         """Hold on to all entries as they are now."""
         tables = (run.rows.drop_columns([_PLACE]) for run in self._runs)
-        return PinnedChanges(self.layout, tuple(tables), whole=True)
+        return PinnedChanges(self.layout, tuple(tables), whole=self._forgets)
 
     def take_changes(self) -> PinnedChanges:
         """Hold on to the entries that changed since the last call."""

@@ -154,13 +154,14 @@ class KeyedMaps(KeptEntries):
         last = np.sort(newest_positions(dict(zip(identity.column_names, identity, strict=True))))
         owners, entries, values = owners[last], entries.take(last), values.take(last)
         found, rows = self._table.of_entries(identity.take(pa.array(last)))
+        written = values.is_valid().to_numpy(zero_copy_only=False)
         expiries = self._next_expiries(keys.times_us[owners])
         if expiries is not None:
             known = expiries_us(rows)
             gone = (known < keys.times_us[owners[found]]) & self._table.are_present(rows)
             self.expired_row_count += int(gone.sum())
-            expiries[found] = np.maximum(expiries[found], known)
-        written = values.is_valid().to_numpy(zero_copy_only=False)
+            stays = np.maximum(expiries[found], known)
+            expiries[found] = np.where(written[found], stays, known)
         written[found] |= self._table.are_present(rows)
         chosen = pa.array(np.flatnonzero(written))
         self._change(

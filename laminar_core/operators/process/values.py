@@ -173,7 +173,7 @@ class KeyedValues:
 
     def pin(self) -> "PinnedValues":
         """Hold on to all values as they are now."""
-        return PinnedValues(self._rows.pin(), self.layout, whole=True)
+        return PinnedValues(self._rows.pin(), self.layout, whole=self._ttl_us is None)
 
     def take_changes(self) -> "PinnedValues":
         """Hold on to the values that changed since the last call."""
@@ -216,7 +216,10 @@ _FEW = 1_024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PinnedValues:
-    """Values as they were at a cut. ``whole``: all of them, so that removals say nothing."""
+    """Values as they were at a cut.
+
+    ``whole``: all of them, so that removals say nothing, not even when they would have expired.
+    """
 
     rows: PinnedRows
     layout: TableLayout

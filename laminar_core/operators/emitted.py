@@ -20,9 +20,7 @@ def require_emitted(result: object, schema: pa.Schema, what: str) -> pa.RecordBa
     said = type(result).__name__
     if isinstance(result, pa.RecordBatch):
         said = one_line(result.schema)
-    raise ConfigurationError(
-        ErrorCode.WRONG_SCHEMA, f"{what} {said} instead of {one_line(schema)}"
-    )
+    raise ConfigurationError(ErrorCode.WRONG_SCHEMA, f"{what} {said} instead of {one_line(schema)}")
 
 
 def require_side(side: Side, sides: Mapping[str, pa.Schema], what: str) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +38,7 @@ from laminar_core.host.clock import SystemClock
 from laminar_core.metrics.exporter import open_exporter
 from laminar_core.operators.base import MultiInputSpec, OperatorSpec, side_outputs_of
 from laminar_core.operators.deduplicate import Deduplicate
+from laminar_core.operators.enrich.spec import AsyncFunction
 from laminar_core.operators.flat_map import (
     BatchesFunction,
     FlatMapBatches,
@@ -51,6 +52,7 @@ from laminar_core.operators.loops import LoopHead
 from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig, job_options
+from laminar_core.pipeline.enrich import EnrichOptions, enrichment
 from laminar_core.pipeline.event_time import EventTime
 from laminar_core.pipeline.graph import Input, Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
@@ -301,6 +303,14 @@ class Stream:
         It is called for every row, in Python: ``map`` and ``flat_map`` are many times faster.
         """
         return self.then(MapRows(self._pipeline.name_for("map-rows", name), function, schema))
+
+    def enrich(
+        self, name: str, function: AsyncFunction, **options: Unpack[EnrichOptions]
+    ) -> "Stream":
+        """Add the columns that calls of a coroutine function return; see ``pipeline.enrich``."""
+        check_operator_id(name)
+        self._require_own_rows(name)
+        return self.then(enrichment(name, function, options))
 
     def filter(
         self,

@@ -69,8 +69,8 @@ class KeyedStream:
         """Run code of your own over keyed rows, with state per key and timers; see ``Process``.
 
         ``process``: an object with ``state``, ``schema`` and the functions; or only the function
-        for rows, with ``schema``, ``state`` and ``sides`` given here. ``time`` is the event time of its timers
-        and times to live, by default the watermark's column.
+        for rows, with ``schema``, ``state`` and ``sides`` given here. ``time`` is the event time of
+        its timers and times to live, by default the watermark's column.
 
         The result has no event-time column that a window would take by default, because rows can be
         made of old state: pass ``time=column`` to a window behind it.

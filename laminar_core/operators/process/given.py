@@ -25,9 +25,7 @@ def typed_values(what: str, values: Values, data_type: pa.DataType) -> pa.Array:
         return pa.array(values, data_type)
     except (pa.ArrowException, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise wrong(
-            f"{what} holds {data_type}, and was given something else: {reason}"
-        ) from error
+        raise wrong(f"{what} holds {data_type}, and was given something else: {reason}") from error
 
 
 def wrong(problem: str) -> ConfigurationError:

@@ -31,6 +31,8 @@ from laminar_core.operators.columns import require_columns, require_distinct
 from laminar_core.operators.process.declared import State
 from laminar_core.operators.process.handles import Timers
 from laminar_core.operators.process.keys import Keys
+from laminar_core.operators.process.lists import POSITION
+from laminar_core.operators.process.maps import ENTRY
 from laminar_core.operators.process.subtask import (
     CLOCK_TIMERS,
     DUE,
@@ -41,8 +43,6 @@ from laminar_core.operators.process.subtask import (
     ProcessSubtask,
     Setup,
 )
-from laminar_core.operators.process.lists import POSITION
-from laminar_core.operators.process.maps import ENTRY
 from laminar_core.operators.process.timers import IS_SET, timer_layout
 from laminar_core.operators.windows import require_time_column
 from laminar_core.state.expiry import EXPIRES
@@ -62,8 +62,8 @@ class Process(Protocol):
     """A user's code over keyed rows.
 
     ``on_timer`` and ``on_clock_timer`` have the form of ``on_timer`` in ``TimedProcess``; a class
-    without them can set no such timers. An attribute ``sides`` declares side outputs: the columns of
-    each, by name. An attribute ``version`` numbers what the state means; a class without it must
+    without them can set no such timers. An attribute ``sides`` declares side outputs: the columns
+    of each, by name. An attribute ``version`` numbers what the state means; a class without it must
     not change while its state is to be continued.
     """
 
@@ -245,8 +245,8 @@ class ProcessRows:
         if self.needs_event_time and LATE in self.sides:
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,
-                f"process {self.operator_id!r} declares the side output {LATE!r}, which has its late"
-                " rows: rename it",
+                f"process {self.operator_id!r} declares the side output {LATE!r}, which is for its"
+                " late rows: rename it",
             )
 
     def _key_fields(self, input_schema: pa.Schema) -> list[pa.Field]:

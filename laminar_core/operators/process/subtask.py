@@ -18,6 +18,7 @@ from laminar_core.operators.base import (
     StateTable,
     SubtaskContext,
 )
+from laminar_core.operators.emitted import require_emitted, require_side
 from laminar_core.operators.keyed import (
     key_group_properties,
     number,
@@ -28,7 +29,6 @@ from laminar_core.operators.process.declared import KeptState, PinnedState, Stat
 from laminar_core.operators.process.handles import Timers
 from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.process.timers import TimerTable
-from laminar_core.operators.emitted import require_emitted, require_side
 from laminar_core.operators.progress import Progress, least_watermark_us, progress_properties
 from laminar_core.operators.windows import event_times_us
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId

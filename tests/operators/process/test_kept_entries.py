@@ -113,9 +113,7 @@ class Job:
         for name in "abcdefg":
             time_us = self.now_us + self.random.randrange(12)
             mine = self.model.get(name, {})
-            alive = {
-                e: v for e, (v, expiry) in mine.items() if v is not None and expiry >= time_us
-            }
+            alive = {e: v for e, (v, expiry) in mine.items() if v is not None and expiry >= time_us}
             key, state = keys_of([name], [time_us]), self.owner(name)
             if isinstance(self.declared, ValueState):
                 assert state[key] == alive.get("")

@@ -21,12 +21,12 @@ from laminar_core.testing.memory_source import MemorySource
 ADDED = pa.schema({"double": pa.int64()})
 FAILS_EVERY = 7
 """Calls for the ids that this divides fail for good; for the ones after them, once."""
-PACE = 90.0
+PACE = 40.0
 """Rows per second of the source."""
 
 
 class Doubling:
-    """A service that answers after up to 40 ms, the later the greater the last digit of an id."""
+    """A service that answers after up to 225 ms, the later the greater the last digit of an id."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -40,7 +40,7 @@ class Doubling:
         self.running_max = max(self.running, self.running_max)
         try:
             ids = rows.column("id").to_pylist()
-            await asyncio.sleep((ids[0] * 7 % 10) / 250)
+            await asyncio.sleep((ids[0] * 7 % 10) / 40)
             if any(n % FAILS_EVERY == 0 for n in ids):
                 message = "not for such an id"
                 raise ConnectionError(message)
@@ -65,7 +65,7 @@ def enrich_job(parallelism: int) -> Job:
         "double",
         Doubling().call,
         schema=ADDED,
-        concurrency=4,
+        concurrency=6,
         attempts=2,
         rows_per_call=1,
         pending_rows_max=20,

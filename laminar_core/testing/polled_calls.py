@@ -85,7 +85,11 @@ class _PolledLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(
-        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
     ) -> "asyncio.Task[T]":
         """Return a task of this loop."""
         return asyncio.Task(coro, loop=self, name=name, context=context)

@@ -1,6 +1,7 @@
 """Checks of what a user's function emits: batches, and rows of side outputs."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -9,7 +10,11 @@ from laminar_core.operators.base import Side
 from laminar_core.operators.stateless import one_line
 
 
-def require_emitted(result: object, schema: pa.Schema, what: str) -> pa.RecordBatch:
+def require_emitted(
+    result: Any,  # noqa: ANN401 - of the user
+    schema: pa.Schema,
+    what: str,
+) -> pa.RecordBatch:
     """Return the batch; ``what`` begins the message, and says who emitted.
 
     Raises:

@@ -110,7 +110,7 @@ class FlatMapBatches:
         return FlatMapSubtask(apply)
 
     def _results(self, batch: pa.RecordBatch) -> Iterator[BatchesOut]:
-        results = self.function(batch)
+        results: Any = self.function(batch)
         if isinstance(results, BatchesOut):  # It would be taken for a list of columns.
             results = (results,)
         for result in results:

@@ -98,7 +98,7 @@ def kept_state_job(parallelism: int) -> Job:
     source = p.source("in", MemorySource(tables), rows_per_second=PACE)
     rows = source.watermark("ts", max_delay=DELAY).rebalance().map(burden.carry, name="slow")
     ended = rows.key_by("key").process("in-lists", WindowsInLists())
-    expected = list(_windows(rows_of(tables)))
+    expected = list(windows_with_ids(rows_of(tables)))
     large = [row for row, count in expected if count >= LARGE]
     outputs = {
         "out": (ended.rebalance(), [row for row, _ in expected]),
@@ -107,7 +107,9 @@ def kept_state_job(parallelism: int) -> Job:
     return with_ledgers(p, outputs, burden)
 
 
-def _windows(rows: list[Row]) -> Iterator[tuple[Row, int]]:
+def windows_with_ids(rows: list[Row]) -> Iterator[tuple[Row, int]]:
+    """Yield each window of a key, with the sum of its ids, and its number of rows."""
+
     def place(row: Row) -> tuple[str, int]:
         time_us = int(row["ts"].timestamp() * SECOND_US)
         return row["key"], time_us - time_us % WINDOW_US

@@ -7,7 +7,7 @@ and knows when the next timer is due.
 import asyncio
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextvars import Context
 from heapq import heappop, heappush
@@ -86,7 +86,7 @@ class _PolledLoop(asyncio.AbstractEventLoop):
 
     def create_task(
         self,
-        coro: Coroutine[Any, Any, T],
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
         *,
         name: str | None = None,
         context: Context | None = None,

@@ -15,7 +15,9 @@ from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence, 
 from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
 from laminar_core.driver.restart import FixedDelay
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.testing.enrich_jobs import ADDED, FAILS_EVERY, Doubling
 from laminar_core.testing.jobs import normal, totals
+from laminar_core.testing.kept_state_jobs import WindowsInLists, windows_with_ids
 from laminar_core.testing.process_jobs import HoldByClock, WindowsByHand, streaks
 
 pytestmark = pytest.mark.spark
@@ -46,7 +48,15 @@ def process_job() -> Pipeline:
     read = p.source("in", SOURCE, rows_per_second=1_000).map(keyed, schema=schema)
     held = read.key_by("key").process("hold", HoldByClock())
     held.sink("held", CollectSink())
-    ended = read.watermark("ts").key_by("key").process("by-hand", WindowsByHand())
+    service = Doubling()
+    doubled = read.enrich(
+        "double", service.call, schema=ADDED, attempts=2, rows_per_call=1, on_error="side"
+    )
+    doubled.sink("doubled", CollectSink())
+    doubled.side("failed").sink("failed", CollectSink())
+    timed = read.watermark("ts").key_by("key")
+    timed.process("in-lists", WindowsInLists()).sink("in-lists", CollectSink())
+    ended = timed.process("by-hand", WindowsByHand())
     return ended.sink("out", CollectSink())
 
 
@@ -83,3 +93,10 @@ def test_a_worker_dies_and_every_window_and_row_is_there_once(
     assert normal(out) == normal(streaks(totals(rows)))
     found = result.collected["held"].to_pylist()
     assert normal(found) == normal([{"key": row["key"], "id": row["id"]} for row in rows])
+    lists = result.collected["in-lists"].to_pylist()
+    assert normal(lists) == normal([window for window, _ in windows_with_ids(rows)])
+    doubled = result.collected["doubled"].select(["id", "double"]).to_pylist()
+    good = [row for row in rows if row["id"] % FAILS_EVERY]
+    assert normal(doubled) == normal([{"id": r["id"], "double": 2 * r["value"]} for r in good])
+    failed = result.collected["failed"].column("id").to_pylist()
+    assert sorted(failed) == [row["id"] for row in rows if row["id"] % FAILS_EVERY == 0]

@@ -166,6 +166,7 @@ def test_after_a_restore_an_end_that_had_come_before_the_cut_comes_again() -> No
 def test_an_advance_that_is_held_up_by_a_full_operator_goes_on_when_rows_leave_it() -> None:
     class Much(Sum):
         def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+            del watermark_us
             return (batch(n) for n in range(5))
 
     made, operator = later(ahead=Much())

@@ -27,10 +27,13 @@ class KeptState(Protocol):
 
     expired_row_count: int
     """Number of values dropped so far because they were not changed in time."""
-    expired_us: int | None
-    """Values that expire at this time or before have been dropped."""
     next_position: int
     """A number that no value has yet; 0 for states that number nothing."""
+
+    @property
+    def expired_us(self) -> int | None:
+        """Values that expire at this time or before have been dropped."""
+        ...
 
     def purge(self, before_us: int) -> None:
         """Drop what no later call can see, whose event time is not before ``before_us``."""

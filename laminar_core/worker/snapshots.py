@@ -30,7 +30,7 @@ from laminar_core.worker.task import Cut, PendingPart
 
 @dataclass(frozen=True, slots=True)
 class BackgroundThreads:
-    """What runs a worker's background work; one thread each."""
+    """The executors for a worker's background work, and its coroutines; one thread each."""
 
     snapshots: Executor
     compactions: Executor

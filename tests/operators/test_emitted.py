@@ -1,4 +1,4 @@
-"""What a user's function emits: the declared columns, to declared outputs, or one clear line."""
+"""Results of a user's function have the declared columns and outputs, or one line says so."""
 
 import pyarrow as pa
 import pytest

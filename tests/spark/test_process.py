@@ -55,7 +55,7 @@ def process_job() -> Pipeline:
     doubled.sink("doubled", CollectSink())
     doubled.side("failed").sink("failed", CollectSink())
     timed = read.watermark("ts").key_by("key")
-    timed.process("in-lists", WindowsInLists()).sink("in-lists", CollectSink())
+    timed.process("in-lists", WindowsInLists()).sink("lists", CollectSink())
     ended = timed.process("by-hand", WindowsByHand())
     return ended.sink("out", CollectSink())
 
@@ -93,7 +93,7 @@ def test_a_worker_dies_and_every_window_and_row_is_there_once(
     assert normal(out) == normal(streaks(totals(rows)))
     found = result.collected["held"].to_pylist()
     assert normal(found) == normal([{"key": row["key"], "id": row["id"]} for row in rows])
-    lists = result.collected["in-lists"].to_pylist()
+    lists = result.collected["lists"].to_pylist()
     assert normal(lists) == normal([window for window, _ in windows_with_ids(rows)])
     doubled = result.collected["doubled"].select(["id", "double"]).to_pylist()
     good = [row for row in rows if row["id"] % FAILS_EVERY]

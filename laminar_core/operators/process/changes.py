@@ -1,4 +1,4 @@
-"""Rows of which the last version counts, as timers and entries of lists and maps are kept.
+"""Rows whose last version counts: timers, and entries of lists and maps.
 
 A row has an identity: the columns ``keys`` of its table. What was changed since the last cut is
 kept beside the rows themselves, so that an incremental checkpoint has only that.

@@ -1,4 +1,4 @@
-"""What a user's function gives to state: arrays of the declared type, one value per row or key."""
+"""Values that a user's function gives to state: they become arrays of the declared type."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What lists and maps of a process function have in common: entries with a time to live."""
+"""Entries with a time to live: the common part of lists and maps of a process function."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Changes of rows of which the last version counts: what a cut has of them."""
+"""A cut has the last version of each changed row, and nothing that is void."""
 
 import pyarrow as pa
 

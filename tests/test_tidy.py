@@ -82,6 +82,8 @@ COVERED_ELSEWHERE = {
     "laminar_core/connectors/kafka/producing.py": "tests/connectors/kafka/test_committer.py",
     "laminar_core/metrics/changes.py": "tests/metrics/test_mapping.py",
     "laminar_core/operators/base.py": "tests/operators/test_running.py",
+    "laminar_core/operators/process/declared.py": "tests/operators/process/test_kept_entries.py",
+    "laminar_core/operators/process/given.py": "tests/operators/process/test_values.py",
     "laminar_core/plan/state_options.py": "tests/test_configuration.py",
     "laminar_core/worker/progress.py": "tests/simulated/test_exactly_once.py",
     "laminar_core/driver/hosting.py": "tests/driver/test_checkpointing.py",

@@ -9,6 +9,7 @@ from laminar_core.operators.base import (
     MultiInputSubtask,
     OperatorSpec,
     OperatorSubtask,
+    Side,
     Snapshot,
     StateTable,
     SubtaskContext,
@@ -16,19 +17,26 @@ from laminar_core.operators.base import (
 from laminar_core.operators.keyed import owned_key_groups
 from laminar_core.operators.process.handles import Timers
 from laminar_core.operators.process.keys import Keys
+from laminar_core.operators.process.lists import KeyedLists, ListState
+from laminar_core.operators.process.maps import KeyedMaps, MapState
 from laminar_core.operators.process.spec import Process
 from laminar_core.operators.process.values import KeyedValues, ValueState
 from laminar_core.state.rescaling import Redistribution
 
 __all__ = [
+    "KeyedLists",
+    "KeyedMaps",
     "KeyedValues",
     "Keys",
+    "ListState",
+    "MapState",
     "MultiInputSpec",
     "MultiInputSubtask",
     "OperatorSpec",
     "OperatorSubtask",
     "Process",
     "Redistribution",
+    "Side",
     "Snapshot",
     "StateTable",
     "SubtaskContext",

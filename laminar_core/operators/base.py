@@ -11,6 +11,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from laminar_core.host.calls import Calls, ThreadCalls
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.protocol.split_watermarks import SplitWatermarks
 from laminar_core.protocol.types import (
@@ -48,6 +49,8 @@ class SubtaskContext:
     """Space in the checkpoint store for rows of a sink; only sinks get it."""
     clock: Clock = field(default_factory=SystemClock)
     """The clock of the worker, for operators with timers by it."""
+    calls: Calls = field(default_factory=ThreadCalls)
+    """Runs coroutines beside the worker's loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +202,21 @@ class TimedSubtask(Protocol):
 
         It may be called late: after a restore for all times that have passed meanwhile.
         """
+        ...
+
+
+@runtime_checkable
+class KeepsRowsWaiting(TimedSubtask, Protocol):
+    """A timed operator subtask that emits rows some time after it has taken them."""
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether rows wait in it; the end of the input waits until none does."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further rows are to be taken for now."""
         ...
 
 

@@ -6,15 +6,16 @@ hundred times and more what an operation on the whole column costs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeGuard
 
 import pyarrow as pa
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import ANY_MODE, JsonObject, OutputMode, SubtaskContext
+from laminar_core.operators.base import ANY_MODE, JsonObject, OutputMode, Side, SubtaskContext
 from laminar_core.operators.columns import require_distinct
-from laminar_core.operators.stateless import StatelessSubtask, describe_function, one_line
+from laminar_core.operators.emitted import require_emitted, require_side
+from laminar_core.operators.stateless import StatelessSubtask, describe_function
 from laminar_core.operators.weights import (
     unweighted,
     weighted,
@@ -22,8 +23,9 @@ from laminar_core.operators.weights import (
     weights_of,
 )
 
-BatchesFunction = Callable[[pa.RecordBatch], pa.RecordBatch | Iterable[pa.RecordBatch]]
-"""From a batch to one or several batches, or none."""
+BatchesOut = pa.RecordBatch | Side
+BatchesFunction = Callable[[pa.RecordBatch], BatchesOut | Iterable[BatchesOut]]
+"""From a batch to one or several batches, or none; ``Side(name, batch)`` is for a side output."""
 
 Row = Mapping[str, Any]
 RowFunction = Callable[[dict[str, Any]], Row | Iterable[Row] | None]
@@ -33,15 +35,16 @@ RowFunction = Callable[[dict[str, Any]], Row | Iterable[Row] | None]
 class FlatMapSubtask(StatelessSubtask):
     """Applies one function to every batch and passes on all batches that it returns."""
 
-    def __init__(self, apply: Callable[[pa.RecordBatch], Iterable[pa.RecordBatch]]) -> None:
+    def __init__(self, apply: Callable[[pa.RecordBatch], Iterable[BatchesOut]]) -> None:
         super().__init__(lambda batch: batch)
         self._apply_many = apply
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
         """Yield the results that have rows, one at a time as the function makes them."""
         if batch.num_rows:
             for result in self._apply_many(batch):
-                if result.num_rows:
+                rows = result.rows if isinstance(result, Side) else result
+                if rows.num_rows:
                     yield result
 
 
@@ -51,12 +54,14 @@ class FlatMapBatches:
 
     ``schema`` is what these have; without it, the function is called once on an empty batch to
     find out. Of rows that come and go it is given ``_weight``, and returns it with them.
+    ``sides``: the columns of each side output, by name.
     """
 
     accepts: ClassVar[frozenset[OutputMode]] = ANY_MODE
     operator_id: str
     function: BatchesFunction
     schema: pa.Schema | None = None
+    sides: Mapping[str, pa.Schema] = field(default_factory=dict[str, pa.Schema])
 
     def describe(self) -> JsonObject:
         """Return name and source of the function."""
@@ -73,7 +78,7 @@ class FlatMapBatches:
             return self.schema
         empty = pa.RecordBatch.from_pylist([], schema=input_schema)
         try:
-            results = list(self._results(empty))
+            results = [made for made in self._results(empty) if not isinstance(made, Side)]
         except ConfigurationError:
             raise
         except Exception as error:
@@ -90,28 +95,34 @@ class FlatMapBatches:
             )
         return results[0].schema
 
+    def side_outputs(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
+        """Return the declared side outputs."""
+        del input_schema
+        return self.sides
+
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> FlatMapSubtask:
         """Create the running instance."""
         del context
         schema = self.output_schema(input_schema)
 
-        def apply(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        what = f"flat_map {self.operator_id!r} returned"
+
+        def apply(batch: pa.RecordBatch) -> Iterator[BatchesOut]:
             for result in self._results(batch):
-                if not result.schema.equals(schema):
-                    raise _wrong_schema(
-                        f"flat_map {self.operator_id!r} returned {one_line(result.schema)}"
-                        f" instead of {one_line(schema)}"
-                    )
+                if isinstance(result, Side):
+                    require_side(result, self.sides, what)
+                else:
+                    require_emitted(result, schema, what)
                 yield result
 
         return FlatMapSubtask(apply)
 
-    def _results(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        results = self.function(batch)
-        if isinstance(results, pa.RecordBatch):  # It would be taken for a list of columns.
+    def _results(self, batch: pa.RecordBatch) -> Iterator[BatchesOut]:
+        results: Any = self.function(batch)
+        if isinstance(results, BatchesOut):  # It would be taken for a list of columns.
             results = (results,)
         for result in results:
-            if not isinstance(result, pa.RecordBatch):
+            if not isinstance(result, BatchesOut):
                 raise _wrong_schema(
                     f"flat_map {self.operator_id!r} returned a {type(result).__name__} where a"
                     " record batch is needed"

@@ -16,10 +16,10 @@ its operator by name, so keep a name as long as its state is to survive.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +33,7 @@ from laminar_core.driver.options import JobResult
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import MultiInputSpec, OperatorSpec, side_outputs_of
 from laminar_core.operators.deduplicate import Deduplicate
+from laminar_core.operators.enrich.spec import AsyncFunction
 from laminar_core.operators.flat_map import (
     BatchesFunction,
     FlatMapBatches,
@@ -48,6 +49,7 @@ from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.operators.weights import WEIGHT
 from laminar_core.operators.windows import Window
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
+from laminar_core.pipeline.enrich import EnrichOptions, enrichment
 from laminar_core.pipeline.event_time import EventTime
 from laminar_core.pipeline.folding import folded
 from laminar_core.pipeline.graph import Input, Node, plan_of
@@ -270,12 +272,15 @@ class Stream:
         function: BatchesFunction,
         *,
         schema: pa.Schema | None = None,
+        sides: Mapping[str, pa.Schema] | None = None,
         name: str | None = None,
     ) -> "Stream":
-        """Replace every batch by the batches that the function returns: one, several or none."""
-        return self.then(
-            FlatMapBatches(self._pipeline.name_for("flat-map", name), function, schema)
-        )
+        """Replace every batch by the batches that the function returns: one, several or none.
+
+        ``Side(name, batch)`` among them goes to ``side(name)``; ``sides`` are the columns of each.
+        """
+        name = self._pipeline.name_for("flat-map", name)
+        return self.then(FlatMapBatches(name, function, schema, sides or {}))
 
     def map_rows(
         self, function: RowFunction, schema: pa.Schema, *, name: str | None = None
@@ -287,6 +292,14 @@ class Stream:
         """
         name = self._pipeline.name_for("map-rows", name)
         return self.then(MapRows(name, function, schema, self.updates.mode == "retract"))
+
+    def enrich(
+        self, name: str, function: AsyncFunction, **options: Unpack[EnrichOptions]
+    ) -> "Stream":
+        """Add the columns that calls of a coroutine function return; see ``pipeline.enrich``."""
+        check_operator_id(name)
+        self._require_own_rows(name)
+        return self.then(enrichment(name, function, options))
 
     def filter(
         self,

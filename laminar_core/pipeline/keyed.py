@@ -9,13 +9,13 @@ from laminar_core.aggregates.accumulators import Aggregate
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import MultiInputSpec
+from laminar_core.operators.process.declared import State
 from laminar_core.operators.process.spec import (
     FunctionProcess,
     Process,
     ProcessFunction,
     ProcessRows,
 )
-from laminar_core.operators.process.values import ValueState
 from laminar_core.operators.running import CombineRows, RunningAggregate
 from laminar_core.operators.sessions import PartialSessions, Sessions
 from laminar_core.operators.windows import Window
@@ -127,14 +127,15 @@ class KeyedStream:
         process: Process | ProcessFunction,
         *,
         schema: pa.Schema | None = None,
-        state: Mapping[str, ValueState] | None = None,
+        state: Mapping[str, State] | None = None,
+        sides: Mapping[str, pa.Schema] | None = None,
         time: str | None = None,
     ) -> "Stream":
         """Run code of your own over keyed rows, with state per key and timers; see ``Process``.
 
         ``process``: an object with ``state``, ``schema`` and the functions; or only the function
-        for rows, with ``schema`` and ``state`` given here. ``time`` is the event time of its timers
-        and times to live, by default the watermark's column.
+        for rows, with ``schema``, ``state`` and ``sides`` given here. ``time`` is the event time of
+        its timers and times to live, by default the watermark's column.
 
         The result has no event-time column that a window would take by default, because rows can be
         made of old state: pass ``time=column`` to a window behind it.
@@ -144,7 +145,7 @@ class KeyedStream:
                 the schema is declared twice or not at all.
         """
         check_operator_id(name)
-        declared = _declared(name, process, schema, state)
+        declared = _declared(name, process, schema, state, sides)
         known = self._stream.event_time
         chosen = None if time is None else TimeColumn(time, 0)
         if known is not None and (time or known.default):
@@ -265,17 +266,18 @@ def _declared(
     name: str,
     process: Process | ProcessFunction,
     schema: pa.Schema | None,
-    state: Mapping[str, ValueState] | None,
+    state: Mapping[str, State] | None,
+    sides: Mapping[str, pa.Schema] | None,
 ) -> Process:
     problem = ""
     if isinstance(process, type):
         problem = "is a class: pass an instance of it"
     elif isinstance(process, Process):
-        if schema is None and state is None:
+        if schema is None and state is None and sides is None:
             return process
-        problem = "declares its schema and state itself: leave them out here"
+        problem = "declares its schema, state and sides itself: leave them out here"
     elif schema is not None:
-        return FunctionProcess(process, schema, state or {})
+        return FunctionProcess(process, schema, state or {}, sides or {})
     else:
         problem = "is a function: pass the schema of what it emits"
     raise ConfigurationError(ErrorCode.INVALID_PIPELINE, f"process {name!r} {problem}")

@@ -11,6 +11,7 @@ from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.builder import Stream
 from laminar_core.testing.aggregate_jobs import AGGREGATE_JOBS
+from laminar_core.testing.enrich_jobs import ENRICH_JOBS
 from laminar_core.testing.event_time_jobs import EVENT_TIME_JOBS, windows_behind_windows_job
 from laminar_core.testing.growing_source import GrowingSource
 from laminar_core.testing.input_jobs import INPUT_JOBS
@@ -31,6 +32,7 @@ from laminar_core.testing.jobs import (
     with_ledgers,
 )
 from laminar_core.testing.join_jobs import JOIN_JOBS
+from laminar_core.testing.kept_state_jobs import KEPT_STATE_JOBS
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.pairing_jobs import PAIRING_JOBS
 from laminar_core.testing.process_jobs import PROCESS_JOBS
@@ -310,5 +312,7 @@ SCENARIOS: dict[str, BuildJob] = {
     **PAIRING_JOBS,
     **UPDATING_JOBS,
     **WEIGHTED_JOBS,
+    **KEPT_STATE_JOBS,
+    **ENRICH_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

@@ -15,6 +15,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.executor import SimulatedExecutor
 from laminar_core.testing.host_clock import HostClock
 from laminar_core.testing.network import Network, SimulatedWorkerTransport
+from laminar_core.testing.polled_calls import PolledCalls
 from laminar_core.testing.world import Process, World
 from laminar_core.worker.deployment import Deployment
 from laminar_core.worker.life import SIGN_INTERVAL_MS, Activity, AtWork, SignsOfLife
@@ -69,7 +70,7 @@ class WorkerProcess(Process):
         store = open_store(self.name, lambda: not self.ended.done())
         self.host = f"host-{index}"
         self.clock = world.clock_of(self.host)
-        threads = BackgroundThreads(self.executor, self.compactions)
+        threads = BackgroundThreads(self.executor, self.compactions, PolledCalls(self.clock))
         self.worker = _ComputingWorker(
             deployment, index, self.transport, store, threads, self.clock
         )
@@ -134,6 +135,7 @@ class WorkerProcess(Process):
         self._remove()
 
     def _remove(self) -> None:
+        self.worker.wiring.calls.close()
         self.worker.wiring.backend.close()  # A process that ends leaves no open files.
         self.transport.close()
         self.world.remove(self.life)

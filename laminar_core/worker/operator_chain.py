@@ -5,21 +5,19 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from laminar_core.host.clock import Clock
 from laminar_core.operators.base import (
     AnySubtask,
     Emitted,
     FollowsSplits,
+    KeepsRowsWaiting,
     MultiInputSubtask,
     OperatorSubtask,
     Side,
     output_watermark_of,
 )
 from laminar_core.protocol.split_watermarks import SplitWatermarks
-from laminar_core.protocol.types import Watermark
-from laminar_core.worker.slicing import UNIT_MS
+from laminar_core.protocol.types import WATERMARK_END_US, Watermark
 
-_OVER = object()
 T = TypeVar("T")
 
 
@@ -54,6 +52,8 @@ class Chain:
         """Newest delayed watermark, by the operator that will receive it."""
         self._passed_us: dict[int, int] = {}
         """Newest watermark that has left an operator."""
+        self.advances_at = 0
+        """The operator through which event time advances, if it does."""
 
     def follow(self, splits: SplitWatermarks) -> None:
         """Let event time be the least over the splits of the source before this chain."""
@@ -117,12 +117,21 @@ class Chain:
 
     def advance(self, watermark_us: int, start: int = 0) -> None:
         """Advance event time; results that it completes go before the watermark."""
+        around = self.advances_at
         for _ in self.advancing(watermark_us, start):
             pass
+        self.advances_at = around
 
-    def advancing(self, watermark_us: int, start: int = 0) -> Iterator[None]:
-        """Do the same batch by batch; nothing else may be done here until it is exhausted."""
+    def advancing(self, watermark_us: int, start: int = 0) -> Iterator[bool]:
+        """Do the same batch by batch; nothing else may be done here until it is exhausted.
+
+        But for this: while it yields True, the end of the input waits for rows that wait in an
+        operator, and this one, and those behind it, can be worked on.
+        """
         for position in range(start, len(self._operators)):
+            self.advances_at = position
+            while watermark_us == WATERMARK_END_US and _has_pending(self._operators[position]):
+                yield True
             self._on_operator(self._ids[position])
             completed = self._operators[position].on_watermark(watermark_us)
             for result in self._watched(position, completed):
@@ -130,7 +139,7 @@ class Chain:
                     self._on_side(self._ids[position], result)
                 else:
                     self.process(result, position + 1)
-                yield
+                yield False
             held_us = output_watermark_of(self._operators[position], watermark_us)
             if held_us is None or not self._passes(position, held_us):
                 return
@@ -164,6 +173,10 @@ Inlet = Callable[[int, pa.RecordBatch], Iterable[Emitted]]
 """Takes a batch of the input with this number."""
 
 
+def _has_pending(subtask: AnySubtask) -> bool:
+    return isinstance(subtask, KeepsRowsWaiting) and subtask.has_pending
+
+
 def _inlet_of(subtask: AnySubtask) -> Inlet:
     if isinstance(subtask, MultiInputSubtask):
         return subtask.process_input
@@ -172,51 +185,3 @@ def _inlet_of(subtask: AnySubtask) -> Inlet:
 
 def _only_input(subtask: OperatorSubtask) -> Inlet:
     return lambda _, batch: subtask.process(batch)
-
-
-class Firing:
-    """An advance of event time, emitted in pieces; no other element is taken until it is over.
-
-    A large window takes many seconds, and possibly too much memory. So it is emitted one unit of
-    work at a time, as far as the outputs have room. In between the worker serves its queues and
-    sends heartbeats. A rest at a cut belongs before the cut and is emitted first, because its rows
-    are no part of the state any more.
-    """
-
-    def __init__(self, chain: Chain, clock: Clock, has_room: Callable[[], bool]) -> None:
-        self._chain = chain
-        self._clock = clock
-        self._has_room = has_room
-        self._rest: Iterator[None] | None = None
-        self._then: Callable[[], None] | None = None
-
-    @property
-    def active(self) -> bool:
-        """Whether a part of the advance is left."""
-        return self._rest is not None
-
-    def start(self, watermark_us: int | None, then: Callable[[], None] | None = None) -> None:
-        """Start to advance event time (None: not at all); call ``then`` afterwards."""
-        assert self._rest is None, "one step after the other"
-        self._rest = iter(()) if watermark_us is None else self._chain.advancing(watermark_us)
-        self._then = then
-        self.work()
-
-    def work(self) -> None:
-        """Continue for one unit of work."""
-        until_ms = self._clock.monotonic_ms() + UNIT_MS
-        while self._rest is not None and self._has_room():
-            self._emit_next(self._rest)
-            if self._clock.monotonic_ms() >= until_ms:
-                return
-
-    def finish(self) -> None:
-        """Emit the rest, whether there is room or not."""
-        while self._rest is not None:
-            self._emit_next(self._rest)
-
-    def _emit_next(self, rest: Iterator[None]) -> None:
-        if next(rest, _OVER) is _OVER:
-            self._rest = None
-            if self._then is not None:
-                self._then()

@@ -9,13 +9,14 @@ only there.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
 from laminar_core.codec.arrow import Compression
 from laminar_core.codec.inflight import InflightEncoder
 from laminar_core.errors import LaminarError
+from laminar_core.host.calls import Calls, ThreadCalls
 from laminar_core.host.clock import Clock
 from laminar_core.operators.base import Snapshot
 from laminar_core.protocol.types import CheckpointId
@@ -29,10 +30,11 @@ from laminar_core.worker.task import Cut, PendingPart
 
 @dataclass(frozen=True, slots=True)
 class BackgroundThreads:
-    """The executors for a worker's background work; one thread each."""
+    """The executors for a worker's background work, and its coroutines; one thread each."""
 
     snapshots: Executor
     compactions: Executor
+    calls: Calls
 
 
 @contextmanager
@@ -41,8 +43,9 @@ def background_threads() -> Iterator[BackgroundThreads]:
     with (
         ThreadPoolExecutor(1, "laminar-snapshot") as snapshots,
         ThreadPoolExecutor(1, "laminar-compaction") as compactions,
+        closing(ThreadCalls()) as calls,
     ):
-        yield BackgroundThreads(snapshots, compactions)
+        yield BackgroundThreads(snapshots, compactions, calls)
 
 
 @dataclass(frozen=True, slots=True)

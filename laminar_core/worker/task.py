@@ -61,8 +61,9 @@ from laminar_core.records.manifest import (
     ChannelEntry,
 )
 from laminar_core.worker.channels import InputChannel
+from laminar_core.worker.firing import Firing
 from laminar_core.worker.inflight import Captured, InflightRecorder, SnapshotLimits
-from laminar_core.worker.operator_chain import Chain, Firing
+from laminar_core.worker.operator_chain import Chain
 from laminar_core.worker.outputs import EdgeOutput
 from laminar_core.worker.pacing import PacedSource
 from laminar_core.worker.pressure import OutputRoom
@@ -174,7 +175,6 @@ class TaskParts:
 _SELF_CONTAINED = {CheckpointKind.SAVEPOINT, CheckpointKind.STOP}
 """Whole in itself: it becomes a savepoint, or may become one."""
 
-
 Pause = Literal["stop", "commits"]
 """Why a source pauses: the job stops, or output waits for its commit."""
 
@@ -205,8 +205,8 @@ class Task:
         if self._replay.active:
             self._chain.hold_made_watermarks()
         self.room, self.rows_passed = OutputRoom(parts.outputs, clock), self._chain.rows_passed
-        self._firing = Firing(self._chain, clock, self.room.is_there)
         self.timed = TimedOperators(parts.operators, self._chain, clock)
+        self._firing = Firing(self._chain, clock, self.room.is_there, self.timed)
         self._turn, self._unit = 0, WorkUnit()
         self._pauses = set[Pause]()
         self._renewals: set[str] = set()
@@ -258,12 +258,12 @@ class Task:
         if self.finished or not self.room.is_there():
             return False
         if self._firing.active:
-            self._firing.work()
-            return True
+            return self._firing.work()
+        acted = self.timed.work()
+        if acted or self.timed.is_full():
+            return acted
         source = self.parts.source
-        return self.timed.work() or (
-            self._work_on_input() if source is None else self._work_as_source(source)
-        )
+        return self._work_on_input() if source is None else self._work_as_source(source)
 
     def flush(self) -> bool:
         """Send what credit allows, and give credit back for what was taken."""
@@ -332,7 +332,9 @@ class Task:
                 self._on(CancelReceived(channel, checkpoint_id))
             case EndOfInput():
                 self._on(EndReached(channel))
-                self._advance(self.parts.gate.end(channel), ends=self.parts.gate.ended)
+                risen_us, ends = self.parts.gate.end(channel), self.parts.gate.ended
+                again = ends and self.timed.may_keep_rows  # A cut may have kept rows waiting.
+                self._advance(WATERMARK_END_US if again else risen_us, ends=ends)
 
     def _process(self, batch: pa.RecordBatch, input_index: int = 0) -> None:
         started_ms = self._clock.monotonic_ms()

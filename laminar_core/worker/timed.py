@@ -6,7 +6,7 @@ A cut is one step of its task, so nothing here happens between a barrier and its
 from collections.abc import Sequence
 
 from laminar_core.host.clock import Clock
-from laminar_core.operators.base import AnySubtask, TimedSubtask
+from laminar_core.operators.base import AnySubtask, KeepsRowsWaiting, TimedSubtask
 from laminar_core.worker.operator_chain import Chain
 
 
@@ -21,13 +21,41 @@ class TimedOperators:
             for position, (_, operator) in enumerate(operators)
             if isinstance(operator, TimedSubtask)
         ]
+        self._waiting = [
+            (position, operator)
+            for position, operator in self._timed
+            if isinstance(operator, KeepsRowsWaiting)
+        ]
         self._chain = chain
         self._clock = clock
 
     def work(self) -> bool:
         """Let every operator act that is due; return whether one was."""
+        return self._act(self._timed)
+
+    @property
+    def may_keep_rows(self) -> bool:
+        """Whether one of the operators can have rows that wait in it."""
+        return bool(self._waiting)
+
+    def has_pending(self) -> bool:
+        """Return whether rows wait in one of the operators."""
+        return any(operator.has_pending for _, operator in self._waiting)
+
+    def is_full(self, first: int = 0) -> bool:
+        """Return whether an operator from position ``first`` on takes no further rows for now."""
+        return any(at >= first and operator.is_full for at, operator in self._waiting)
+
+    def work_on_waiting(self, first: int) -> bool:
+        """Let operators act in which rows wait, from position ``first`` on.
+
+        So they can while event time advances through the one at ``first``, in pieces.
+        """
+        return self._act([one for one in self._waiting if one[0] >= first])
+
+    def _act(self, timed: Sequence[tuple[int, TimedSubtask]]) -> bool:
         acted = False
-        for position, operator in self._timed:
+        for position, operator in timed:
             due_ms, now_ms = operator.next_due_ms(), self._clock.now_ms()
             if due_ms is not None and due_ms <= now_ms:
                 self._chain.emit(position, operator.on_time(now_ms))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from laminar_core.codec.inflight import InflightElement
+from laminar_core.host.calls import Calls, ThreadCalls
 from laminar_core.host.clock import Clock
 from laminar_core.link.links import Links, RemoteDelivery, RemoteGrant
 from laminar_core.link.messages import SourceProgress
@@ -87,6 +88,7 @@ class Wiring:
     )
     """By vertex: where in-flight data is filed."""
     backend: StateBackend = field(default_factory=MemoryBackend)
+    calls: Calls = field(default_factory=ThreadCalls)
     links: Links = field(init=False)
     """The connections to the other workers."""
     foreign_frames: int = 0
@@ -313,7 +315,12 @@ class _Builder:
         opened: list[tuple[str, AnySubtask]] = []
         for spec, inputs in vertex.operators_with_inputs():
             context = self.deployment.context(spec.operator_id, self.me)
-            context = replace(context, backend=self.wiring.backend, clock=self.clock)
+            context = replace(
+                context,
+                backend=self.wiring.backend,
+                clock=self.clock,
+                calls=self.wiring.calls,
+            )
             subtask = spec.open(context, *inputs)
             if snapshots := self.restored.snapshots(spec.operator_id, redistribution_of(spec)):
                 subtask.restore(snapshots)

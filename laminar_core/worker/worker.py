@@ -170,7 +170,8 @@ class Worker:
         self._data_flowed = False
         self._wait_clock = WaitClock()
         self._store = store
-        self.wiring = Wiring(subtask_index, deployment.generation)
+        self.wiring = Wiring(subtask_index, deployment.generation, calls=threads.calls)
+        threads.calls.on_done = transport.wake
         self.activity = Activity(clock)
 
     # --- life -----------------------------------------------------------------------------------

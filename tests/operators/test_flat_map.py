@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import OperatorSpec, Snapshot, SubtaskContext
+from laminar_core.operators.base import OperatorSpec, Side, Snapshot, SubtaskContext
 from laminar_core.operators.flat_map import FlatMapBatches, MapRows
 from laminar_core.protocol.types import CheckpointId, Generation
 
@@ -62,6 +62,24 @@ def test_one_batch_and_its_schema_are_found_however_it_is_returned(many) -> None
 def test_no_batch_at_all_is_no_error() -> None:
     assert run(FlatMapBatches("f", lambda _: [], WORD)) == []
     assert run(FlatMapBatches("f", words, WORD), BATCH.slice(0, 0)) == []
+
+
+def test_rows_go_to_side_outputs_that_are_declared() -> None:
+    aside = pa.record_batch({"s": ["x"]})
+
+    def divide(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch | Side]:
+        yield rows
+        yield Side("aside" if rows.num_rows < 3 else "nowhere", aside)
+
+    spec = FlatMapBatches("f", divide, sides={"aside": aside.schema})
+    batch = pa.record_batch({"n": [1, 2, 3]})
+    assert spec.output_schema(batch.schema) == batch.schema
+    assert spec.side_outputs(batch.schema) == {"aside": aside.schema}
+    subtask = spec.open(SubtaskContext("f", 0, 1, 128, Generation(1)), batch.schema)
+    _, side = subtask.process(batch.slice(0, 2))
+    assert side.rows.equals(aside)
+    with pytest.raises(ConfigurationError, match="flat_map 'f' returned rows for the side output"):
+        list(subtask.process(batch))
 
 
 def test_results_are_made_one_at_a_time() -> None:

@@ -165,7 +165,7 @@ def test_a_process_takes_the_watermarks_column_and_late_rows_are_a_side_output()
     ("process", "given", "problem"),
     [
         (Alarm(), {}, "need event time: call watermark"),
-        (Alarm(), {"time": "ts", "schema": COUNTED}, "declares its schema and state itself"),
+        (Alarm(), {"time": "ts", "schema": COUNTED}, "declares its schema, state and sides itself"),
         (Alarm, {"time": "ts"}, "is a class: pass an instance of it"),
         (count, {}, "is a function: pass the schema of what it emits"),
     ],

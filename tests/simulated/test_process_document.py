@@ -82,6 +82,35 @@ def test_its_state_is_read_as_tables() -> None:
     assert read[-1][0] == ("event-timers", "paid", "placed")
 
 
+USES = [
+    ("ann", "phone", 0), ("ann", "laptop", 1), ("bob", "phone", 2), ("ann", "phone", 3),
+    ("ann", "tablet", 30), ("bob", "laptop", 40), ("bob", "tablet", 41), ("bob", "phone", 42),
+]  # fmt: skip
+"""Account, device, and hour."""
+
+
+def test_devices_that_are_new_are_found_and_three_within_a_day_are_an_alarm() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+    program = next(n for n, block in enumerate(blocks) if "class Devices" in block)
+    account, device, hours = (list(column) for column in zip(*USES, strict=True))
+    at = pa.array([60 * MINUTE_US * hour for hour in hours], pa.int64()).cast(TIME)
+    cents = pa.array(range(len(USES)), pa.int64())
+    table = pa.table({"account": account, "device": device, "cents": cents, "at": at})
+    p = Pipeline("devices")
+    names: dict = {"payments": p.source("in", MemorySource([table], batch_rows=1))}
+    for code in (blocks[0], *blocks[program : program + 2]):
+        exec(compile(code, "docs/process.md", "exec"), names)
+    new = [("ann", "phone"), ("ann", "laptop"), ("bob", "phone"), ("ann", "tablet")]
+    new += [("bob", "laptop"), ("bob", "tablet")]
+    expected = [{"account": account, "device": device} for account, device in new]
+    recent = [n for n, (account, _, hour) in enumerate(USES) if account == "bob" and hour > 9]
+    alarms = [{"account": "bob", "payments": [{"device": USES[n][1], "cents": n} for n in recent]}]
+    outputs = {"new": (names["first_uses"], expected), "alarms": (names["alarms"], alarms)}
+    job = with_ledgers(p, outputs)
+    Simulation(job.plan, parallelism=2).run()
+    job.check()
+
+
 def test_pieces_of_the_page_are_programs() -> None:
     for piece in re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL):
         compile(piece, "docs/process.md", "exec")

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -13,9 +14,12 @@ from pyspark.sql import SparkSession
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence, UniformInt
 from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
+from laminar_core.driver.options import JobResult
 from laminar_core.driver.restart import FixedDelay
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.testing.enrich_jobs import ADDED, FAILS_EVERY, Doubling
 from laminar_core.testing.jobs import normal, totals
+from laminar_core.testing.kept_state_jobs import WindowsInLists, windows_with_ids
 from laminar_core.testing.process_jobs import HoldByClock, WindowsByHand, streaks
 
 pytestmark = pytest.mark.spark
@@ -32,6 +36,8 @@ SOURCE = DatagenSource(
     batch_rows=50,
     seed=2,
 )
+FEW_ROWS = 400
+FEW = replace(SOURCE, rows=FEW_ROWS)
 
 
 def keyed(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -50,11 +56,26 @@ def process_job() -> Pipeline:
     return ended.sink("out", CollectSink())
 
 
-def test_a_worker_dies_and_every_window_and_row_is_there_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def entries_job() -> Pipeline:
+    """Lists, maps and side outputs; and calls in a thread beside the worker's loop."""
+    p = Pipeline("entries")
+    schema = keyed(SOURCE.rows_between(0, 1)).schema
+    read = p.source("in", FEW, rows_per_second=200).map(keyed, schema=schema)
+    doubled = read.enrich(
+        "double", Doubling().call, schema=ADDED, attempts=2, rows_per_call=1, on_error="side"
+    )
+    doubled.sink("doubled", CollectSink())
+    doubled.side("failed").sink("failed", CollectSink())
+    ended = read.watermark("ts").key_by("key").process("in-lists", WindowsInLists())
+    return ended.sink("out", CollectSink())
+
+
+def run_and_kill(
+    pipeline: Pipeline, spark: SparkSession, tmp_path: Path, checkpoints: int
+) -> JobResult:
+    """Kill a worker once so many checkpoints are complete, and return the result."""
     events: SimpleQueue[JobEvent] = SimpleQueue()
-    running = process_job().start(
+    running = pipeline.start(
         spark,
         checkpoint=CheckpointConfig(
             str(tmp_path / "store"), interval="100 milliseconds", alignment="unaligned"
@@ -64,15 +85,20 @@ def test_a_worker_dies_and_every_window_and_row_is_there_once(
     )
     pids: tuple[int, ...] = ()
     completed = 0
-    while completed < 4:
+    while completed < checkpoints:
         event = events.get(timeout=60)
         if isinstance(event, WorkersRunning):
             pids = event.pids
         elif isinstance(event, CheckpointCompleted):
             completed += 1
     os.kill(random.Random(3).choice(pids), signal.SIGKILL)
-    result = running.result(timeout_s=120)
+    return running.result(timeout_s=120)
 
+
+def test_a_worker_dies_and_every_window_and_row_is_there_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    result = run_and_kill(process_job(), spark, tmp_path, 4)
     assert result.generations == 2
     assert result.rows_late == 0
     rows = keyed(SOURCE.rows_between(0, ROWS)).to_pylist()
@@ -83,3 +109,19 @@ def test_a_worker_dies_and_every_window_and_row_is_there_once(
     assert normal(out) == normal(streaks(totals(rows)))
     found = result.collected["held"].to_pylist()
     assert normal(found) == normal([{"key": row["key"], "id": row["id"]} for row in rows])
+
+
+def test_a_worker_dies_and_every_entry_and_answer_is_there_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    result = run_and_kill(entries_job(), spark, tmp_path, 2)
+    assert result.generations == 2
+    assert result.rows_late == 0
+    rows = keyed(FEW.rows_between(0, FEW_ROWS)).to_pylist()
+    lists = result.collected["out"].to_pylist()
+    assert normal(lists) == normal([window for window, _ in windows_with_ids(rows)])
+    doubled = result.collected["doubled"].select(["id", "double"]).to_pylist()
+    good = [row for row in rows if row["id"] % FAILS_EVERY]
+    assert normal(doubled) == normal([{"id": r["id"], "double": 2 * r["value"]} for r in good])
+    failed = result.collected["failed"].column("id").to_pylist()
+    assert sorted(failed) == [row["id"] for row in rows if row["id"] % FAILS_EVERY == 0]

@@ -1,6 +1,6 @@
 """Jobs with process functions: undisturbed, with other workers, and with planted faults."""
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,16 +8,14 @@ from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.errors import LaminarError
 from laminar_core.operators.process.timers import TimerTable
 from laminar_core.operators.process.values import KeyedValues
-from laminar_core.plan.state_options import BackendName, SnapshotMode, StateOptions
+from laminar_core.plan.state_options import BackendName, SnapshotMode
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
-from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.jobs import Job
 from laminar_core.testing.process_jobs import PROCESS_JOBS, clock_timers_job, process_job, streaks
 from laminar_core.testing.simulation import Simulation
-from laminar_core.testing.world import ProcessKilledError
+from tests.testing.disturbed import disturbed
 
 SEEDS = range(3)
-WORKERS = (1, 3, 3, 2, 2)
 
 
 @pytest.mark.parametrize("name", PROCESS_JOBS)
@@ -33,44 +31,8 @@ def test_streaks_end_where_a_window_had_no_rows() -> None:
     assert [row["streak"] for row in streaks(windows)] == [1, 2, 1]
 
 
-def run(
-    name: str,
-    snapshots: SnapshotMode = "incremental",
-    backend: BackendName = "memory",
-    *,
-    budget_ms: int | None = 0,
-    seed: int = 0,
-) -> Job:
-    """1 to 3 to 2 workers, also the same number again; killed, stopped, and at last to its end."""
-    job, objects = PROCESS_JOBS[name](1), SimulatedDisk()
-    checkpoint = CoordinatorConfig(interval_ms=4, alignment_timeout_ms=budget_ms)
-    for part, parallelism in enumerate(WORKERS):
-        simulation = Simulation(
-            job.plan,
-            checkpoint=checkpoint,
-            parallelism=parallelism,
-            objects=objects,
-            first_driver=part + 1,
-            seed=seed,
-        )
-        state = StateOptions(
-            snapshots, segments_max=2, backend=backend, memory_bytes=64 << 20, simulated_files=True
-        )
-        simulation.options = replace(simulation.options, state=state)
-        job.burden.row_ms, job.burden.spend = 1.0, simulation.world.spend
-        killed = part != 1 and part < len(WORKERS) - 1 and backend == "memory"
-        if part < len(WORKERS) - 1:
-            end = simulation.kill_driver if killed else simulation.stop
-            simulation.when(CheckpointCompleted, end, 2 + part % 2)
-        try:
-            result = simulation.run(take_over=True)
-        except ProcessKilledError:
-            continue
-        assert result.rows_late == 0
-        if result.outcome == "finished":
-            assert part > 1, "too fast to be disturbed"
-            break
-    return job
+def run(name: str, *args: Any, **options: Any) -> Job:
+    return disturbed(PROCESS_JOBS[name], *args, **options)
 
 
 @pytest.mark.parametrize("name", PROCESS_JOBS)

@@ -15,6 +15,7 @@ from laminar_core.errors import (
     LinkBrokenError,
     ProtocolError,
 )
+from laminar_core.host.calls import ThreadCalls
 from laminar_core.host.clock import ManualClock
 from laminar_core.link.messages import (
     Abort,
@@ -64,7 +65,7 @@ class Bench:
             splits={node.operator_id: first_splits(node.source) for node in plan.sources()},
         )
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
-        threads = BackgroundThreads(self.background, self.background)
+        threads = BackgroundThreads(self.background, self.background, ThreadCalls())
         self.worker = Worker(deployment, 0, self.link, self.store, threads, self.clock)
 
     def start(self) -> "Bench":

@@ -1,7 +1,7 @@
 """The keys of one call of a process function, which all arrays about them are aligned to."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -70,7 +70,20 @@ class Keys:
         ordered = rows.take(pa.array(order))
         bounds = np.searchsorted(self.of_row[order], np.arange(len(self) + 1))
         for n, (start, stop) in enumerate(pairwise(bounds.tolist())):
-            yield self.take([n]), ordered.slice(start, stop - start)
+            one = replace(self.take([n]), of_row=np.zeros(stop - start, np.int64))
+            yield one, ordered.slice(start, stop - start)
+
+    def of_values(self, count: int) -> Integers | None:
+        """Return the position of the key that each of ``count`` values belongs to.
+
+        There is one value per row of the call, or one per key; of a single key, any number. None:
+        there are others.
+        """
+        if len(self) == 1:
+            return np.zeros(count, np.int64)
+        if len(self.of_row) == count:
+            return self.of_row
+        return np.arange(count) if len(self) == count else None
 
     @property
     def values(self) -> tuple[Any, ...]:

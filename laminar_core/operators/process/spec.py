@@ -26,10 +26,13 @@ from laminar_core.aggregates.grouping import plain_type
 from laminar_core.codec.code_digest import code_digest
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import Emitted, JsonObject, SubtaskContext
+from laminar_core.operators.base import Emitted, JsonObject, Side, SubtaskContext
 from laminar_core.operators.columns import require_columns, require_distinct
+from laminar_core.operators.process.declared import State
 from laminar_core.operators.process.handles import Timers
 from laminar_core.operators.process.keys import Keys
+from laminar_core.operators.process.lists import POSITION
+from laminar_core.operators.process.maps import ENTRY
 from laminar_core.operators.process.subtask import (
     CLOCK_TIMERS,
     DUE,
@@ -41,15 +44,17 @@ from laminar_core.operators.process.subtask import (
     Setup,
 )
 from laminar_core.operators.process.timers import IS_SET, timer_layout
-from laminar_core.operators.process.values import ValueState, value_layout
 from laminar_core.operators.windows import require_time_column
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.named_tables import TABLES, TableLayout, described
 from laminar_core.state.rescaling import Redistribution
 from laminar_core.state.window_layout import KEY_GROUP
 
-RowsOut = Iterable[Emitted] | pa.RecordBatch | None
-"""The result of a process function: batches of its schema, one batch, or nothing."""
+RowsOut = Iterable[Emitted] | pa.RecordBatch | Side | None
+"""The result of a process function: batches of its schema, one batch, or nothing.
+
+``Side(name, batch)`` in place of a batch is for a side output.
+"""
 
 
 @runtime_checkable
@@ -57,12 +62,13 @@ class Process(Protocol):
     """A user's code over keyed rows.
 
     ``on_timer`` and ``on_clock_timer`` have the form of ``on_timer`` in ``TimedProcess``; a class
-    without them can set no such timers. An attribute ``version`` numbers what the state means; a
-    class without it must not change while its state is to be continued.
+    without them can set no such timers. An attribute ``sides`` declares side outputs: the columns
+    of each, by name. An attribute ``version`` numbers what the state means; a class without it must
+    not change while its state is to be continued.
     """
 
     @property
-    def state(self) -> Mapping[str, ValueState]:
+    def state(self) -> Mapping[str, State]:
         """The states by name; most often an attribute of the class."""
         ...
 
@@ -109,7 +115,8 @@ class FunctionProcess:
 
     function: ProcessFunction
     schema: pa.Schema
-    state: Mapping[str, ValueState] = field(default_factory=dict[str, ValueState])
+    state: Mapping[str, State] = field(default_factory=dict[str, State])
+    sides: Mapping[str, pa.Schema] = field(default_factory=dict[str, pa.Schema])
 
     def process(
         self, rows: pa.RecordBatch, keys: Keys, state: KeyedState, timers: Timers
@@ -137,8 +144,13 @@ class ProcessRows:
     def needs_event_time(self) -> bool:
         """Whether it acts on event time, which there is not in a loop."""
         return isinstance(self.process, TimedProcess) or any(
-            declared.ttl is not None for declared in self.process.state.values()
+            declared.ttl_us is not None for declared in self.process.state.values()
         )
+
+    @property
+    def sides(self) -> Mapping[str, pa.Schema]:
+        """The side outputs that the process declares."""
+        return getattr(self.process, "sides", {})
 
     def describe(self) -> JsonObject:
         """Return keys and states: their meaning is the version, or the code if there is none.
@@ -146,8 +158,7 @@ class ProcessRows:
         The time to live may change from now on.
         """
         states: JsonObject = {
-            name: {"kind": "value", "type": str(declared.type)}
-            for name, declared in self.process.state.items()
+            name: declared.describe() for name, declared in self.process.state.items()
         }
         version = getattr(self.process, "version", None)
         meaning: JsonObject = {"code": code_digest(self.process)}
@@ -186,8 +197,9 @@ class ProcessRows:
         return self.process.schema
 
     def side_outputs(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
-        """Return the schema of late rows, if there can be any."""
-        return {LATE: input_schema} if self.needs_event_time else {}
+        """Return what the process declares, and the schema of late rows, if there can be any."""
+        late = {LATE: input_schema} if self.needs_event_time else {}
+        return {**late, **self.sides}
 
     def state_tables(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
         """Return a table per state, and the timers."""
@@ -210,6 +222,7 @@ class ProcessRows:
                 self.output_schema(input_schema),
                 {layout.name: layout for layout in layouts},
                 dict(self.process.state),
+                self.sides,
                 calls,
                 time_column,
                 self.lag_us,
@@ -218,7 +231,7 @@ class ProcessRows:
         )
 
     def _require_names(self) -> None:
-        reserved = (KEY_GROUP, EXPIRES, IS_SET, DUE)
+        reserved = (KEY_GROUP, EXPIRES, IS_SET, DUE, POSITION, ENTRY)
         require_distinct(
             [*self.keys, *self.process.state, *reserved],
             "rename the key or the state: what is stored has a column for each",
@@ -229,13 +242,19 @@ class ProcessRows:
                     ErrorCode.INVALID_PIPELINE,
                     f"process {self.operator_id!r} calls a state {name!r}: use letters, digits, _",
                 )
+        if self.needs_event_time and LATE in self.sides:
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"process {self.operator_id!r} declares the side output {LATE!r}, which is for its"
+                " late rows: rename it",
+            )
 
     def _key_fields(self, input_schema: pa.Schema) -> list[pa.Field]:
         return [pa.field(k, plain_type(input_schema.field(k).type)) for k in self.keys]
 
     def _layouts(self, fields: list[pa.Field]) -> list[TableLayout]:
         states = self.process.state.items()
-        found = [value_layout(name, fields, declared) for name, declared in states]
+        found = [declared.layout(name, fields) for name, declared in states]
         if isinstance(self.process, TimedProcess):
             found.append(timer_layout(TIMERS, fields))
         if isinstance(self.process, ClockProcess):

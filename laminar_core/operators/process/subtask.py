@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers
-from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from laminar_core.errors import DataError, ErrorCode
 from laminar_core.operators.base import (
     Emitted,
     JsonObject,
@@ -18,21 +18,21 @@ from laminar_core.operators.base import (
     StateTable,
     SubtaskContext,
 )
+from laminar_core.operators.emitted import require_emitted, require_side
 from laminar_core.operators.keyed import (
     key_group_properties,
     number,
     owned_key_groups,
     restored_key_groups,
 )
+from laminar_core.operators.process.declared import KeptState, PinnedState, State
 from laminar_core.operators.process.handles import Timers
 from laminar_core.operators.process.keys import Keys
-from laminar_core.operators.process.timers import PinnedTimers, TimerTable
-from laminar_core.operators.process.values import KeyedValues, ValueState, stored_values
+from laminar_core.operators.process.timers import TimerTable
 from laminar_core.operators.progress import Progress, least_watermark_us, progress_properties
 from laminar_core.operators.windows import event_times_us
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from laminar_core.state.expiry import EXPIRES
-from laminar_core.state.keyed_rows import PinnedRows
 from laminar_core.state.named_tables import TableLayout
 from laminar_core.state.window_state import rows_of_key_groups
 
@@ -45,8 +45,11 @@ LATE = "late"
 CALLS_AFTER_END_MAX = 10_000
 """At the end of the input a timer may set the next one, but not for ever."""
 
-KeyedState = Mapping[str, KeyedValues]
-"""The states of a process function by name, as it is given them."""
+KeyedState = Mapping[str, Any]
+"""The states of a process function by name, as it is given them.
+
+Each is ``KeyedValues``, ``KeyedLists`` or ``KeyedMaps``, as it was declared.
+"""
 
 Call = Callable[[pa.RecordBatch, Keys, KeyedState, Timers], Any]
 _NO_TIME_US = int(np.iinfo(np.int64).min)
@@ -69,7 +72,8 @@ class Setup:
     keys: tuple[str, ...]
     schema: pa.Schema
     layouts: Mapping[str, TableLayout]
-    states: Mapping[str, ValueState]
+    states: Mapping[str, State]
+    sides: Mapping[str, pa.Schema]
     calls: Calls
     time_column: str | None
     lag_us: int
@@ -83,8 +87,8 @@ class ProcessSubtask:
         """Number of rows dropped so far because event time had passed them."""
         self._setup = setup
         self._context = context
-        self._values = {
-            name: KeyedValues(setup.operator_id, setup.layouts[name], declared)
+        self._values: dict[str, KeptState] = {
+            name: declared.opened(setup.operator_id, setup.layouts[name])
             for name, declared in setup.states.items()
         }
         names = (TIMERS, CLOCK_TIMERS)
@@ -191,22 +195,17 @@ class ProcessSubtask:
         emitted = call(rows, keys, self._values, self._timers)
         if emitted is None:
             return
-        for result in (emitted,) if isinstance(emitted, pa.RecordBatch) else emitted:
-            self._require_schema(result)
-            if result.num_rows:
+        for result in (emitted,) if isinstance(emitted, pa.RecordBatch | Side) else emitted:
+            rows_out = self._rows_of(result)
+            if rows_out.num_rows:
                 yield result
 
-    def _require_schema(self, result: Any) -> None:  # noqa: ANN401 - of the user
-        if isinstance(result, pa.RecordBatch) and result.schema.equals(self._setup.schema):
-            return
-        said = type(result).__name__
-        if isinstance(result, pa.RecordBatch):
-            said = _one_line(result.schema)
-        raise ConfigurationError(
-            ErrorCode.WRONG_SCHEMA,
-            f"process {self._setup.operator_id!r} emitted {said}"
-            f" instead of {_one_line(self._setup.schema)}",
-        )
+    def _rows_of(self, result: object) -> pa.RecordBatch:
+        """Return what was emitted, if it has the declared columns."""
+        what = f"process {self._setup.operator_id!r} emitted"
+        if not isinstance(result, Side):
+            return require_emitted(result, self._setup.schema, what)
+        return require_side(result, self._setup.sides, what)
 
     def _endless(self) -> DataError:
         return DataError(
@@ -222,18 +221,14 @@ class ProcessSubtask:
         """Pin state and timers; their tables are built in the asynchronous phase."""
         del checkpoint_id
         return self._pending(
-            {name: values.pin() for name, values in self._values.items()},
-            {name: timers.pin() for name, timers in self._tables.items()},
-            whole=True,
+            {name: kept.pin() for name, kept in {**self._values, **self._tables}.items()}
         )
 
     def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Pin what changed since the last call; a later change replaces an earlier one."""
         del checkpoint_id
         return self._pending(
-            {name: values.take_changes() for name, values in self._values.items()},
-            {name: timers.take_changes() for name, timers in self._tables.items()},
-            whole=False,
+            {name: kept.take_changes() for name, kept in {**self._values, **self._tables}.items()}
         )
 
     def merge_tables(
@@ -255,6 +250,7 @@ class ProcessSubtask:
                     self._values[table.name].restore(rows)
             if groups.start in owned:
                 self._restore_counts(snapshot.properties)
+            self._restore_positions(snapshot.properties)
         for name, kept in {**self._values, **self._tables}.items():
             kept.restore_mark([snapshot.expired_us.get(name) for snapshot in snapshots])
         if self._setup.time_column is not None:
@@ -268,37 +264,32 @@ class ProcessSubtask:
         for name, count in expired.items():
             self._values[name].expired_row_count += number(count)
 
-    def _pending(
-        self,
-        values: Mapping[str, PinnedRows],
-        timers: Mapping[str, PinnedTimers],
-        *,
-        whole: bool,
-    ) -> PendingSnapshot:
+    def _restore_positions(self, properties: JsonObject) -> None:
+        """Number later values above those of all subtasks whose lists are continued here."""
+        positions = properties.get("next_positions", {})
+        assert isinstance(positions, dict), positions
+        for name, position in positions.items():
+            kept = self._values[name]
+            kept.next_position = max(kept.next_position, number(position))
+
+    def _pending(self, pinned: Mapping[str, PinnedState]) -> PendingSnapshot:
         properties: JsonObject = {
             **progress_properties(self._watermark_us, self._ahead),
             **key_group_properties(self._context),
             "late_row_count": self.late_row_count,
             "expired_row_counts": {n: v.expired_row_count for n, v in self._values.items()},
         }
+        positions = {n: v.next_position for n, v in self._values.items() if v.next_position}
+        if positions:
+            properties["next_positions"] = dict(positions)
         marks = {name: of.expired_us for name, of in self._values.items()}
         marks |= {name: of.reached_us for name, of in self._tables.items()}
         expired_us = {name: us for name, us in marks.items() if us is not None}
-        layouts, groups = self._setup.layouts, self._context.max_parallelism
+        groups = self._context.max_parallelism
 
         def finish_snapshot() -> Snapshot:
-            tables = [
-                *(
-                    (n, stored_values(p, layouts[n], groups, whole=whole))
-                    for n, p in values.items()
-                ),
-                *((name, pinned.stored_table(groups)) for name, pinned in timers.items()),
-            ]
+            tables = [(name, of.stored_table(groups)) for name, of in pinned.items()]
             named = tuple(StateTable(name, rows) for name, rows in tables if rows.num_rows)
             return Snapshot(named, properties, expired_us=expired_us)
 
         return finish_snapshot
-
-
-def _one_line(schema: pa.Schema) -> str:
-    return "(" + ", ".join(f"{field.name} {field.type}" for field in schema) + ")"

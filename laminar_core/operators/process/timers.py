@@ -6,15 +6,20 @@ at most twice the rows of the newer. So what is due is the beginning of each tab
 passed a due time, nothing about it is kept, also in a checkpoint, where it is the row's expiry.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from laminar_core.aggregates.grouping import Reduction, group
 from laminar_core.aggregates.row_groups import Integers
-from laminar_core.codec.key_groups import key_groups_of
+from laminar_core.operators.process.changes import (
+    ChangeLog,
+    PinnedChanges,
+    expiries_us,
+    least_of_all,
+    newest_changes,
+)
 from laminar_core.operators.process.keys import distinct_prefix
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.named_tables import TableLayout
@@ -25,7 +30,6 @@ IS_SET = "_set"
 
 FIRED_ROWS_MAX = 65_536
 _SIZE_RATIO = 2
-_CHANGES_MIN = 1_024
 
 
 def timer_layout(name: str, keys: Sequence[pa.Field]) -> TableLayout:
@@ -54,9 +58,7 @@ class TimerTable:
         self._schema = layout.schema.remove(0)
         self._keys = layout.keys[:-1]
         self._parts: list[_Part] = []
-        self._changes: list[pa.Table] | None = None
-        """Since the last cut; None: all are, because there was none."""
-        self._changes_max = _CHANGES_MIN
+        self._log = ChangeLog(layout)
 
     @property
     def next_due_us(self) -> int | None:
@@ -77,11 +79,7 @@ class TimerTable:
         """Take changes that are newer than all others; rows of a checkpoint among them."""
         if not rows.num_rows:
             return
-        if self._changes is not None:
-            self._changes.append(rows)
-            if sum(table.num_rows for table in self._changes) > self._changes_max:
-                self._changes = [self._left(self._newest(self._changes))]
-                self._changes_max = max(2 * self._changes[0].num_rows, _CHANGES_MIN)
+        self._log.add(rows, self.reached_us)
         self._parts.append(self._part([rows]))
         for at in range(len(self._parts) - 2, -1, -1):
             older, newer = self._parts[at : at + 2]
@@ -115,16 +113,13 @@ class TimerTable:
             if fired.num_rows:
                 yield fired.drop_columns([IS_SET])
 
-    def pin(self) -> "PinnedTimers":
+    def pin(self) -> PinnedChanges:
         """Hold on to all timers as they are now."""
-        return PinnedTimers(self.layout, tuple(part.rows for part in self._parts), whole=True)
+        return PinnedChanges(self.layout, tuple(part.rows for part in self._parts), whole=True)
 
-    def take_changes(self) -> "PinnedTimers":
+    def take_changes(self) -> PinnedChanges:
         """Hold on to the changes since the last call."""
-        changes, self._changes = self._changes, []
-        if changes is None:
-            return self.pin()
-        return PinnedTimers(self.layout, (self._left(self._newest(changes)),), whole=False)
+        return self._log.take(self.reached_us) or self.pin()
 
     def _take_due(self, until_us: int) -> list[pa.Table]:
         """Remove what is due from the parts and return it, the oldest changes first."""
@@ -141,7 +136,7 @@ class TimerTable:
 
     def _part(self, tables: Sequence[pa.Table]) -> _Part:
         rows = self._newest(tables)
-        dues_us = _dues_us(rows)
+        dues_us = expiries_us(rows)
         order = np.argsort(dues_us, kind="stable")
         return _Part(rows.take(pa.array(order)).combine_chunks(), dues_us[order])
 
@@ -150,51 +145,3 @@ class TimerTable:
 
     def _in_order(self, rows: pa.Table) -> pa.Table:
         return rows.sort_by([(name, "ascending") for name in (EXPIRES, *self._keys)])
-
-    def _left(self, rows: pa.Table) -> pa.Table:
-        """Leave out what has fired: it need not be written."""
-        if self.reached_us is None:
-            return rows
-        return rows.filter(pa.array(_dues_us(rows) > self.reached_us))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PinnedTimers:
-    """Timers as they were at a cut."""
-
-    layout: TableLayout
-    tables: tuple[pa.Table, ...]
-    whole: bool = field(kw_only=True)
-    """All timers, so that deletions say nothing."""
-
-    def stored_table(self, max_parallelism: int) -> pa.Table:
-        """Build the table of a checkpoint, sorted by key group."""
-        schema = self.layout.schema
-        rows = newest_changes(self.tables, self.layout.keys, schema.remove(0))
-        rows = self.layout.present_rows(rows) if self.whole else rows
-        keys = self.layout.keys[:-1]
-        batches = rows.combine_chunks().to_batches()
-        groups = [key_groups_of(batch, keys, max_parallelism) for batch in batches]
-        key_group = np.concatenate([np.empty(0, np.int32), *groups]).astype(np.int32)
-        stored = rows.add_column(0, schema.field(0), [pa.array(key_group)])
-        return stored.take(pa.array(np.argsort(key_group, kind="stable")))
-
-
-def newest_changes(
-    tables: Iterable[pa.Table], columns: Sequence[str], schema: pa.Schema
-) -> pa.Table:
-    """Return the last row of each combination of values in ``columns``."""
-    rows = pa.concat_tables([schema.empty_table(), *tables])
-    last = Reduction("row", lambda groups: pa.array(groups.order[groups.starts[1:] - 1]), None)
-    found = group({name: rows.column(name) for name in columns}, rows, [last])
-    return rows.take(found.column("row").combine_chunks())
-
-
-def least_of_all(times_us: Sequence[int | None]) -> int | None:
-    """Return the least of these times; None if one is unknown, or there is none."""
-    known = [time_us for time_us in times_us if time_us is not None]
-    return min(known, default=None) if len(known) == len(times_us) else None
-
-
-def _dues_us(rows: pa.Table) -> Integers:
-    return rows.column(EXPIRES).cast(pa.int64()).to_numpy()

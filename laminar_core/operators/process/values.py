@@ -1,7 +1,7 @@
 """A value per key: declared by a process function, read and written for many keys at a time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,19 +9,16 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow.compute import call_function
 
-from laminar_core.aggregates.row_groups import Integers, as_array
-from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.aggregates.row_groups import as_array
+from laminar_core.operators.base import JsonObject
+from laminar_core.operators.process.changes import expiries_us, least_of_all
+from laminar_core.operators.process.declared import PURGES_PER_TTL, state_columns, time_to_live_us
+from laminar_core.operators.process.given import Values, typed_values, wrong
 from laminar_core.operators.process.keys import Keys
-from laminar_core.operators.process.timers import least_of_all
-from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.keyed_rows import KeyedRows, PinnedRows, RowLayout
 from laminar_core.state.named_tables import TableLayout
-from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
-from laminar_core.units import Duration, duration_us
-
-PURGES_PER_TTL = 4
-
-Values = pa.Array | pa.ChunkedArray | npt.NDArray[Any] | Sequence[Any]
+from laminar_core.state.window_layout import TIME_TYPE
+from laminar_core.units import Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +45,20 @@ class ValueState:
     @property
     def ttl_us(self) -> int | None:
         """Return how long a value lives, in microseconds; None: for ever."""
-        return None if self.ttl is None else duration_us(self.ttl)
+        return time_to_live_us(self.ttl)
 
+    def describe(self) -> JsonObject:
+        """Return the type."""
+        return {"kind": "value", "type": str(self.type)}
 
-def value_layout(name: str, keys: Sequence[pa.Field], declared: ValueState) -> TableLayout:
-    """Return the table of a value state: its value is in the column with the state's name."""
-    columns = [pa.field(KEY_GROUP, pa.int32()), *keys, pa.field(name, declared.type)]
-    if declared.ttl is not None:
-        columns.append(pa.field(EXPIRES, TIME_TYPE))
-    return TableLayout(name, pa.schema(columns), tuple(k.name for k in keys), "newest", name)
+    def layout(self, name: str, keys: Sequence[pa.Field]) -> TableLayout:
+        """Return the table: the value is in the column with the state's name."""
+        columns = state_columns(keys, [pa.field(name, self.type)], self.ttl)
+        return TableLayout(name, columns, tuple(k.name for k in keys), "newest", name)
+
+    def opened(self, operator_id: str, layout: TableLayout) -> "KeyedValues":
+        """Create the running instance."""
+        return KeyedValues(operator_id, layout, self)
 
 
 class KeyedValues:
@@ -66,6 +68,9 @@ class KeyedValues:
     on how far the watermark has come: so it is the same after a restart. Once no later call can
     see it, it is dropped from memory and counted.
     """
+
+    next_position = 0
+    """Values are not numbered."""
 
     def __init__(self, operator_id: str, layout: TableLayout, declared: ValueState) -> None:
         self.layout = layout
@@ -94,7 +99,7 @@ class KeyedValues:
         """Return the value of each key; null where there is none."""
         found, rows = self._rows.look_up(keys.table)
         if self._ttl_us is not None and len(found):
-            alive = _expiries_us(rows) >= keys.times_us[found]
+            alive = expiries_us(rows) >= keys.times_us[found]
             found, rows = found[alive], rows.filter(pa.array(alive))
         place = np.zeros(len(keys), np.int64)
         missing = np.ones(len(keys), np.bool_)
@@ -128,31 +133,23 @@ class KeyedValues:
         self.put(key, [value])
 
     def _typed(self, values: Values, count: int) -> pa.Array:
-        try:
-            typed = _as_arrow(values, self._type)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise ConfigurationError(
-                ErrorCode.WRONG_SCHEMA,
-                f"{self._what} holds {self._type}, and was given something else: "
-                + str(error).partition("\n")[0],
-            ) from error
+        typed = typed_values(self._what, values, self._type)
         if len(typed) != count:
-            raise ConfigurationError(
-                ErrorCode.WRONG_SCHEMA,
-                f"{self._what} was given {len(typed)} values for {count} keys: give one per key",
+            raise wrong(
+                f"{self._what} was given {len(typed)} values for {count} keys: give one per key"
             )
         return typed
 
     def _next_expiries(self, keys: Keys, ttl_us: int) -> pa.Array:
         """Return when the values expire; what replaces a value never expires before it."""
-        expiries_us = keys.times_us + ttl_us
+        next_us = keys.times_us + ttl_us
         found, rows = self._rows.look_up(keys.table)
         if len(found):
-            before_us = _expiries_us(rows)
+            before_us = expiries_us(rows)
             gone = (before_us < keys.times_us[found]) & self._are_values(rows)
             self.expired_row_count += int(gone.sum())
-            expiries_us[found] = np.maximum(expiries_us[found], before_us)
-        return pa.array(expiries_us).cast(TIME_TYPE)
+            next_us[found] = np.maximum(next_us[found], before_us)
+        return pa.array(next_us).cast(TIME_TYPE)
 
     # --- for the operator -----------------------------------------------------------------------
 
@@ -174,15 +171,15 @@ class KeyedValues:
             self.expired_us = last_us
             self._rows.forget(self._unexpired)
 
-    def pin(self) -> PinnedRows:
+    def pin(self) -> "PinnedValues":
         """Hold on to all values as they are now."""
-        return self._rows.pin()
+        return PinnedValues(self._rows.pin(), self.layout, whole=self._ttl_us is None)
 
-    def take_changes(self) -> PinnedRows:
+    def take_changes(self) -> "PinnedValues":
         """Hold on to the values that changed since the last call."""
         self._has_cut = True
         self._removed_before, self._removed = self._removed_before + self._removed, 0
-        return self._rows.take_changes()
+        return PinnedValues(self._rows.take_changes(), self.layout, whole=False)
 
     def restore(self, rows: pa.Table) -> None:
         """Take rows from a checkpoint; later ones replace earlier ones."""
@@ -194,15 +191,17 @@ class KeyedValues:
         self.expired_us = least_of_all(expired_us)
 
     def _unexpired(self, rows: pa.Table, *, settled: bool) -> pa.Table:
+        """Forget what has expired; removals stay until then, for the expiry of the next value."""
+        del settled
         assert self.expired_us is not None, "it is set before"
         if not rows.num_rows:
             return rows
-        gone = _expiries_us(rows) <= self.expired_us
+        gone = expiries_us(rows) <= self.expired_us
         self.expired_row_count += int((gone & self._are_values(rows)).sum())
-        return self._without_removed(rows.filter(pa.array(~gone)), settled=settled)
+        return rows.filter(pa.array(~gone))
 
     def _without_removed(self, rows: pa.Table, *, settled: bool) -> pa.Table:
-        """Forget removals, unless they are still to be written."""
+        """Forget removals of values that live for ever, unless they are still to be written."""
         if (self._has_cut and not settled) or not rows.column(self.layout.name).null_count:
             return rows
         return self.layout.present_rows(rows)
@@ -215,18 +214,18 @@ class KeyedValues:
 _FEW = 1_024
 
 
-def _as_arrow(values: Values, data_type: pa.DataType) -> pa.Array:
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        found = as_array(values)
-        return found if found.type.equals(data_type) else found.cast(data_type)
-    return pa.array(values, data_type)
+@dataclass(frozen=True, slots=True, eq=False)
+class PinnedValues:
+    """Values as they were at a cut.
 
+    ``whole``: all of them, so that removals say nothing, not even when they would have expired.
+    """
 
-def _expiries_us(rows: pa.Table) -> Integers:
-    return rows.column(EXPIRES).cast(pa.int64()).to_numpy()
+    rows: PinnedRows
+    layout: TableLayout
+    whole: bool = field(kw_only=True)
 
-
-def stored_values(pinned: PinnedRows, layout: TableLayout, groups: int, *, whole: bool) -> pa.Table:
-    """Build the table of a checkpoint; ``whole``: all values, so that removals say nothing."""
-    stored = pinned.stored_table(groups)
-    return layout.present_rows(stored) if whole else stored
+    def stored_table(self, max_parallelism: int) -> pa.Table:
+        """Build the table of a checkpoint."""
+        stored = self.rows.stored_table(max_parallelism)
+        return self.layout.present_rows(stored) if self.whole else stored

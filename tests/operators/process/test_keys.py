@@ -30,6 +30,15 @@ def test_one_key_at_a_time_has_its_rows_in_their_order() -> None:
     assert found == [(("b", 1), [10, 40]), (("a", 1), [20]), ((None, 1), [30]), (("a", 2), [50])]
 
 
+def test_values_belong_to_rows_to_keys_or_to_the_only_key() -> None:
+    assert KEYS.of_values(5).tolist() == KEYS.of_row.tolist()
+    assert KEYS.of_values(4).tolist() == [0, 1, 2, 3]
+    assert KEYS.of_values(3) is None
+    assert KEYS.take([2]).of_values(3).tolist() == [0, 0, 0]
+    (first, *_) = (key for key, _ in KEYS.each(ROWS))
+    assert first.of_row.tolist() == [0, 0]
+
+
 @pytest.mark.parametrize(
     "which",
     [

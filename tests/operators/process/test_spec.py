@@ -9,6 +9,8 @@ import pytest
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import needs_event_time
+from laminar_core.operators.process.lists import ListState
+from laminar_core.operators.process.maps import MapState
 from laminar_core.operators.process.spec import FunctionProcess, ProcessRows
 from laminar_core.operators.process.values import ValueState
 from tests.operators.process.processes import INPUT, NOTED, Forgetful, Remember, Reminders
@@ -77,6 +79,35 @@ def test_without_them_no_row_is_late_and_it_can_be_in_a_loop() -> None:
     assert spec(Reminders()).output_schema(INPUT) == NOTED
     assert not needs_event_time(spec(Reminders(), time_column="ts"))
     assert spec(Reminders(), time_column="ts").side_outputs(INPUT) == {}
+
+
+class Sides(Remember):
+    def __init__(self, *names: str) -> None:
+        self.sides = dict.fromkeys(names, NOTED)
+
+
+def test_it_declares_side_outputs_beside_that_of_late_rows() -> None:
+    found = spec(Sides("large"), time_column="ts").side_outputs(INPUT)
+    assert found == {"late": INPUT, "large": NOTED}
+    with pytest.raises(ConfigurationError, match="the side output 'late', which is for its late"):
+        spec(Sides("late"), time_column="ts").output_schema(INPUT)
+
+
+def test_lists_and_maps_are_tables_of_their_own() -> None:
+    state = {
+        "list": ListState(pa.string(), ttl="1 hour"),
+        "map": MapState(pa.int64(), pa.string()),
+    }
+    declared = spec(FunctionProcess(print, NOTED, state), time_column="ts")
+    tables = declared.state_tables(INPUT)
+    assert {name: schema.names for name, schema in tables.items()} == {
+        "list": ["key_group", "key", "_position", "list", "_set", "_expires"],
+        "map": ["key_group", "key", "_entry", "map"],
+    }
+    assert declared.describe()["states"] == {
+        "list": {"kind": "list", "type": "string"},
+        "map": {"kind": "map", "key": "int64", "type": "string"},
+    }
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ import pytest
 from laminar_core.codec.key_groups import key_groups_of
 from laminar_core.errors import ConfigurationError, DataError
 from laminar_core.host.clock import ManualClock
-from laminar_core.operators.base import Snapshot
+from laminar_core.operators.base import Side, Snapshot
 from laminar_core.operators.keyed import owned_key_groups
 from laminar_core.operators.process.subtask import ProcessSubtask
 from laminar_core.operators.process.values import ValueState
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from tests.operators.process.processes import (
+    INPUT,
     NOTED,
     SECOND_US,
     Forgetful,
@@ -259,6 +260,36 @@ def test_what_it_emits_has_the_declared_columns() -> None:
 
     with pytest.raises(ConfigurationError, match="'mine' emitted int instead of"):
         list(opened(NoBatch()).process(rows(("a", 1, 1))))
+
+
+class Sorting:
+    """Sends rows to the side output that the sign of their value names."""
+
+    state: dict[str, ValueState] = {}
+    schema = NOTED
+    sides = {"high": INPUT, "low": INPUT}
+
+    def process(self, rows, keys, state, timers):
+        for row in rows.to_pylist():
+            name = "high" if row["value"] > 9 else "low" if row["value"] >= 0 else "nowhere"
+            yield Side(name, pa.RecordBatch.from_pylist([row], schema=INPUT))
+
+
+def test_rows_go_to_the_side_outputs_that_are_declared() -> None:
+    subtask = opened(Sorting())
+    assert said(subtask.process(rows(("a", 1, 1), ("a", 1, 10)))) == [("low", 1), ("high", 10)]
+    with pytest.raises(
+        ConfigurationError, match="'mine' emitted rows for the side output 'nowhere', which is not"
+    ):
+        list(subtask.process(rows(("a", 1, -1))))
+
+
+def test_one_side_output_can_be_returned_by_itself() -> None:
+    class Low(Sorting):
+        def process(self, rows, keys, state, timers):
+            return Side("low", rows)
+
+    assert said(opened(Low()).process(rows(("a", 1, 1)))) == [("low", 1)]
 
 
 def test_timers_need_their_functions() -> None:

@@ -76,4 +76,4 @@ def test_changes_that_nobody_takes_do_not_pile_up() -> None:
     for n in range(30):
         timers.change(pa.table({"k": [f"k{i}" for i in range(200)]}), np.full(200, n), is_set=True)
         list(timers.fire(n))
-    assert sum(table.num_rows for table in timers._changes or []) < 3_000
+    assert sum(table.num_rows for table in timers._log._changes or []) < 3_000

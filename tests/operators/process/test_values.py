@@ -6,13 +6,13 @@ import pytest
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators.process.keys import Keys
-from laminar_core.operators.process.values import KeyedValues, ValueState, value_layout
+from laminar_core.operators.process.values import KeyedValues, ValueState
 
 FIELDS = [pa.field("k", pa.string())]
 
 
 def opened(declared: ValueState) -> KeyedValues:
-    return KeyedValues("mine", value_layout("held", FIELDS, declared), declared)
+    return declared.opened("mine", declared.layout("held", FIELDS))
 
 
 def keys(*names: str, at_us: int = 0) -> Keys:

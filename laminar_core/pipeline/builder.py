@@ -56,6 +56,7 @@ from laminar_core.pipeline.graph import Input, Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.joins import On, Times, as_of_join, interval_join
 from laminar_core.pipeline.keyed import KeyedStream
+from laminar_core.pipeline.lookups import Lookups
 from laminar_core.plan.inputs import require_input_count
 from laminar_core.plan.plan import (
     Broadcast,
@@ -67,6 +68,7 @@ from laminar_core.plan.plan import (
     SinkNode,
     SourceNode,
 )
+from laminar_core.plan.updates import Updates
 from laminar_core.protocol.dedup import Retention
 from laminar_core.records.paths import check_job_name, check_operator_id
 from laminar_core.spark.sessions import GivenSession, OwnSession
@@ -231,7 +233,7 @@ class Pipeline:
         return self.start(spark, checkpoint=checkpoint, run=run, listener=listener).result()
 
 
-class Stream:
+class Stream(Lookups):
     """Rows on their way; each method adds an operator and returns what leaves it."""
 
     def __init__(
@@ -255,6 +257,11 @@ class Stream:
     def event_time(self) -> EventTime | None:
         """The columns that the watermark applies to; None without a watermark."""
         return self._event_time
+
+    @property
+    def updates(self) -> Updates:
+        """The mode of the rows: whether they replace earlier ones."""
+        return self._from.updates
 
     def watermark(
         self, column: str, *, max_delay: Duration | None = None, name: str | None = None

@@ -67,20 +67,36 @@ def _sides(
     left: "Stream", right: "Stream", name: str, on: On, time: Times
 ) -> tuple[tuple[JoinSide, JoinSide], int]:
     """Return both sides, and how far their times may lag behind the watermark."""
-    if isinstance(on, Mapping):
-        left_keys, right_keys = tuple(on), tuple(on.values())
-    else:
-        left_keys = right_keys = (on,) if isinstance(on, str) else tuple(on)
-    left_time, right_time = (time, time) if time is None or isinstance(time, str) else time
-    times = [
-        _time_of(stream.event_time, column, f"the {which} input of {name}")
-        for stream, column, which in ((left, left_time, "left"), (right, right_time, "right"))
-    ]
+    left_keys, right_keys = key_names(on)
+    times = time_columns(left, right, name, time)
     sides = (
         JoinSide("left", left_keys, times[0].name),
         JoinSide("right", right_keys, times[1].name),
     )
     return sides, max(time.lag_us for time in times)
+
+
+def key_names(on: On) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the keys on the left and on the right."""
+    if isinstance(on, Mapping):
+        return tuple(on), tuple(on.values())
+    names = (on,) if isinstance(on, str) else tuple(on)
+    return names, names
+
+
+def time_columns(
+    left: "Stream", right: "Stream", name: str, time: Times
+) -> tuple[TimeColumn, TimeColumn]:
+    """Return the event time of both streams.
+
+    Raises:
+        ConfigurationError: a stream has none, or not this one (INVALID_PIPELINE).
+    """
+    left_time, right_time = (time, time) if time is None or isinstance(time, str) else time
+    return (
+        _time_of(left.event_time, left_time, f"the left input of {name}"),
+        _time_of(right.event_time, right_time, f"the right input of {name}"),
+    )
 
 
 def _time_of(known: EventTime | None, name: str | None, what: str) -> TimeColumn:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,15 @@ from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
 
 RESERVED = (KEY_GROUP, EXPIRES, MATCHED, WEIGHT)
 """Names of columns of state; no column of an input has one."""
+
+
+class HasKeys(Protocol):
+    """An input with key columns."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of its keys."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +133,7 @@ def times_of(rows: pa.Table, column: str) -> Integers:
     return known_times_us(as_array(rows.column(column)), column)
 
 
-def require_alike(left: JoinSide, right: JoinSide, schemas: Sequence[pa.Schema]) -> None:
+def require_alike(left: HasKeys, right: HasKeys, schemas: Sequence[pa.Schema]) -> None:
     """Accept two sides whose keys can be equal.
 
     Raises:

@@ -138,17 +138,19 @@ class LookupRows:
         """Read the columns that are needed, as long as they are within the limit."""
         names = list(dict.fromkeys([*self.columns.right_keys, *self._added().names]))
         parts = [plain_columns(self.table.schema.empty_table(), names)]
+        size_bytes = 0
         try:
             for batch in self.table.batches():
                 parts.append(plain_columns(pa.Table.from_batches([batch]), names))
-                self._require_room(parts)
+                size_bytes += parts[-1].nbytes
+                self._require_room(size_bytes, parts)
         except DataError as error:
             message = f"the table of lookup {self.operator_id} is not read: {error}"
             raise DataError(error.code, message) from error
         return pa.concat_tables(parts)
 
-    def _require_room(self, parts: Sequence[pa.Table]) -> None:
-        size_bytes, size_max_bytes = sum(p.nbytes for p in parts), self.table.size_max_bytes
+    def _require_room(self, size_bytes: int, parts: Sequence[pa.Table]) -> None:
+        size_max_bytes = self.table.size_max_bytes
         if size_bytes > size_max_bytes:
             raise DataError(
                 ErrorCode.TOO_MANY_ROWS,

@@ -65,6 +65,8 @@ def context(subtask: int = 0, parallelism: int = 1) -> SubtaskContext:
 class History:
     """An operator in some subtasks; ``times`` are the event-time columns of its result."""
 
+    schemas = SCHEMAS
+
     def __init__(self, spec: MultiInputSpec, times: Sequence[str], workers: int = 1) -> None:
         self.spec = spec
         self.accepted: tuple[list[Row], list[Row]] = ([], [])
@@ -76,7 +78,7 @@ class History:
         self._open(workers, [WATERMARK_MIN_US] * workers)
 
     def _open(self, workers: int, watermarks_us: list[int]) -> None:
-        self.subtasks = [self.spec.open(context(n, workers), *SCHEMAS) for n in range(workers)]
+        self.subtasks = [self.spec.open(context(n, workers), *self.schemas) for n in range(workers)]
         self._watermarks_us = watermarks_us
         self._passed_us = [WATERMARK_MIN_US] * workers
         self._chains: list[list[Snapshot]] = [[] for _ in range(workers)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.joins.columns import SUFFIX
@@ -21,7 +21,7 @@ class Lookups:
     """The part of ``Stream`` that looks rows up."""
 
     def lookup(  # noqa: PLR0913 - a configuration, by keyword
-        self: "Stream",
+        self,
         other: "Table | Stream",
         name: str,
         *,
@@ -61,15 +61,13 @@ class Lookups:
         added = None if columns is None else tuple(columns)
         left_keys, right_keys = key_names(on)
         looked_up = LookupColumns(left_keys, right_keys, how, added, suffix)
+        rows = cast("Stream", self)
         if isinstance(other, Lookups):
             _refuse(name, "a stream", {"matches": matches != "one"})
-            versions: Stream = other  # pyright: ignore[reportAssignmentType]
-            return _in_versions(
-                self, versions, name, looked_up, deleted=deleted, ttl=ttl, time=time
-            )
+            return _in_versions(rows, other, name, looked_up, deleted=deleted, ttl=ttl, time=time)
         given = {"deleted": deleted is not None, "ttl": ttl is not None, "time": time is not None}
         _refuse(name, "a table", given)
-        return _in_table(self, other, name, looked_up, matches)
+        return _in_table(rows, other, name, looked_up, matches)
 
 
 def _in_table(

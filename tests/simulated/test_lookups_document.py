@@ -15,7 +15,7 @@ from laminar_core.testing.jobs import BuildJob, Job, Row, normal, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
-CODES = ["EUR", "USD", "XXX"]
+CODES = ["EUR", "USD", "XAU"]
 PAYMENTS = pa.table({"id": range(60), "currency": [CODES[n % 3] for n in range(60)]})
 MERCHANTS = pa.table(
     {

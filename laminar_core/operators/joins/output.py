@@ -28,6 +28,6 @@ def in_pieces(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
 
 
 def one_batch(rows: pa.Table) -> pa.RecordBatch:
-    """Return rows, of which there are some, in one batch."""
+    """Return the rows, at least one, in one batch."""
     (batch,) = rows.combine_chunks().to_batches()
     return batch

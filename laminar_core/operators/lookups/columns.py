@@ -31,7 +31,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class LookupColumns:
-    """What is compared and what is added.
+    """The keys that are compared, and the columns that are added.
 
     ``columns``: the columns that are added; None: all but ``hidden``. A key with one name on both
     sides is not added again. Other names that are taken get the ``suffix``.

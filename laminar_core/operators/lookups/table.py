@@ -30,7 +30,7 @@ LEFT, RIGHT = 0, 1
 
 
 class PinnedTable(Protocol):
-    """Rows that are the same whoever reads them, in whatever process; cheap to send to workers."""
+    """Rows that are the same in every process that reads them; cheap to send to workers."""
 
     @property
     def schema(self) -> pa.Schema:

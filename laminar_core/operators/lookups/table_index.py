@@ -1,7 +1,7 @@
 """Finds the rows of a table in memory by their keys.
 
 The rows of a key are neighbours, so a key is a range of rows. Distinct keys are in a hash table,
-and are compared when they are found. Memory is that of the rows, their keys once more, and about 40
+and are compared when they are found. In memory are the rows, their keys once more, and about 40
 bytes for each key.
 """
 

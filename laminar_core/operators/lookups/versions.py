@@ -212,12 +212,12 @@ class VersionLooker:
             batch = batch.filter(pa.array(known))
         if not batch.num_rows:
             return
-        times_us = np.full(batch.num_rows, _ALWAYS_US)
+        times_us = np.full(len(batch), _ALWAYS_US, np.int64)
         if life is not None:
             times_us = event_times_us(batch, life.right_time)
         keys = Keys.of_rows(batch, columns.right_keys, times_us)
         last = np.zeros(len(keys), np.int64)
-        np.maximum.at(last, keys.of_row, np.arange(batch.num_rows))
+        last[keys.of_row] = np.arange(batch.num_rows)  # Of several rows the last one remains.
         self._values.put(keys, self._versions(batch.take(pa.array(last))))
         if life is None:
             self._values.purge(_ALWAYS_US)
@@ -245,12 +245,12 @@ class VersionLooker:
         """Return the times at which versions are looked at: none lives as long as a null."""
         life = self._spec.life
         if life is None:
-            return np.full(batch.num_rows, _ALWAYS_US)
+            return np.full(len(batch), _ALWAYS_US, np.int64)
         times = batch.column(life.left_time)
         if not times.null_count:
             return event_times_us(batch, life.left_time)
         known = times.is_valid().to_numpy(zero_copy_only=False)
-        found = np.full(batch.num_rows, _NEVER_US)
+        found = np.full(len(batch), _NEVER_US, np.int64)
         found[known] = event_times_us(batch.filter(pa.array(known)), life.left_time)
         return found
 

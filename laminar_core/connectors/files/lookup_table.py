@@ -87,6 +87,7 @@ class LookupTable:
         source = self.source
         if isinstance(source.format, ParquetFormat):
             kept = [field for field in source.columns if field.name in columns]
+            kept = kept or list(source.columns)[:1]  # Rows without a column cannot be counted.
             source = replace(source, columns=pa.schema(kept))
         splits = first_splits(source)
         if splits.num_rows > FILES_MAX:

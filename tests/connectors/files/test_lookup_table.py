@@ -46,6 +46,8 @@ def test_a_directory_of_parquet_has_the_columns_of_its_files(folder: Path) -> No
     assert table.schema.field("name").type == pa.string()
     pinned = table.pinned(["n", "day"])
     assert pinned.schema.names == ["n", "day"], "what is not used is not read"
+    days = [row["day"] for rows in table.pinned(["day"]).batches() for row in rows.to_pylist()]
+    assert sorted(days) == [0] * 10 + [1] * 10, "without a column of the files, too"
     assert numbers(cloudpickle.loads(cloudpickle.dumps(pinned))) == list(range(20))
     assert [file["name"] for file in pinned.describe()["files"]] == [
         "day=0/a.parquet",

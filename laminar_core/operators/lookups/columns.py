@@ -72,7 +72,8 @@ class LookupColumns:
         require_columns(right, names)
         require_distinct(names, "name each column once")
         pairs = zip(self.left_keys, self.right_keys, strict=True)
-        left_out = {*self.hidden, *(key for key, other in pairs if key == other)}
+        left_out = {key for key, other in pairs if key == other}
+        left_out |= {*self.hidden} if self.columns is None else set()
         kept = [name for name in names if name not in left_out]
         return pa.schema([(name, plain_type(right.field(name).type)) for name in kept])
 

@@ -21,6 +21,7 @@ def test_all_columns_but_shared_keys_are_added_and_taken_names_get_a_suffix() ->
     assert columns().joined(LEFT, RIGHT).schema.field("v_right").type == pa.string()
     assert columns(hidden=("v",)).joined(LEFT, RIGHT).schema.names == ["id", "key", "v"]
     assert columns(columns=("key", "v"), suffix="2").added(RIGHT).names == ["v"]
+    assert columns(columns=("v",), hidden=("v",)).added(RIGHT).names == ["v"]
     with pytest.raises(ConfigurationError, match="name each column once"):
         columns(columns=("v", "v")).added(RIGHT)
     with pytest.raises(ConfigurationError, match="no column 'w'"):

@@ -364,8 +364,8 @@ class StartOptions(Options):
     accept: tuple[str, ...] = Field(default=(), strict=False)
     """Accept a loss, a doubt or a repetition that would otherwise prevent this start:
     sink-lost:NAME, sink-doubt:NAME=committed|not, sink-repeat:NAME,
-    source-gap:NAME=earliest|skip-split, source-drop:NAME, state-drop:NAME, state-since:NAME. Needs
-    --reason, and is recorded in the audit log.
+    source-gap:NAME=earliest|skip-split, source-drop:NAME, state-drop:NAME, state-since:NAME,
+    lookup-change:NAME. Needs --reason, and is recorded in the audit log.
     """
     rename: tuple[str, ...] = Field(default=(), strict=False)
     """Continue with the state that an operator or source kept under another name, as OLD=NEW; or

@@ -25,6 +25,7 @@ from laminar_core.connectors.datagen import (
 )
 from laminar_core.connectors.discovery import first_splits, fixed_list
 from laminar_core.connectors.files.file_source import FileSource
+from laminar_core.connectors.files.lookup_table import LookupTable
 from laminar_core.connectors.files.parquet_rows import ParquetFormat
 from laminar_core.connectors.formats.avro_format import AvroFormat
 from laminar_core.connectors.formats.csv_lines import CsvFormat
@@ -68,6 +69,7 @@ __all__ = [
     "KafkaSink",
     "KafkaSource",
     "KnownSchemas",
+    "LookupTable",
     "Lost",
     "Outlook",
     "ParquetFormat",

@@ -56,6 +56,7 @@ from laminar_core.pipeline.graph import Input, Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.joins import Direction, JoinOptions, On, Times, as_of_join, join
 from laminar_core.pipeline.keyed import KeyedStream
+from laminar_core.pipeline.lookups import Lookups
 from laminar_core.pipeline.starting import started
 from laminar_core.pipeline.updating import distinct_rows, require_one_limit, updating_join
 from laminar_core.plan.inputs import require_input_count
@@ -216,7 +217,7 @@ class Pipeline:
         return self.start(spark, checkpoint=checkpoint, run=run, listener=listener).result()
 
 
-class Stream:
+class Stream(Lookups):
     """Rows on their way; each method adds an operator and returns what leaves it."""
 
     def __init__(
@@ -245,6 +246,11 @@ class Stream:
     def event_time(self) -> EventTime | None:
         """The columns that the watermark applies to; None without a watermark."""
         return self._event_time
+
+    @property
+    def updates(self) -> Updates:
+        """The mode of the rows: whether they replace earlier ones."""
+        return self._from.updates
 
     def watermark(
         self, column: str, *, max_delay: Duration | None = None, name: str | None = None

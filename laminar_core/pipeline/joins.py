@@ -42,10 +42,7 @@ class JoinOptions(NamedTuple):
     @property
     def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the key columns of both sides."""
-        if isinstance(self.on, Mapping):
-            return tuple(self.on), tuple(self.on.values())
-        keys = (self.on,) if isinstance(self.on, str) else tuple(self.on)
-        return keys, keys
+        return key_names(self.on)
 
 
 def join(  # noqa: PLR0913 - the options of Stream.join
@@ -133,17 +130,36 @@ def sides_of(
     left: "Stream", right: "Stream", name: str, options: JoinOptions
 ) -> tuple[tuple[JoinSide, JoinSide], int]:
     """Return both sides, and how far their times may lag behind the watermark."""
-    time, (left_keys, right_keys) = options.time, options.keys
-    left_time, right_time = (time, time) if time is None or isinstance(time, str) else time
-    times = [
-        event_time_of(stream.event_time, column, f"the {which} input of {name}")
-        for stream, column, which in ((left, left_time, "left"), (right, right_time, "right"))
-    ]
+    left_keys, right_keys = options.keys
+    times = time_columns(left, right, name, options.time)
     sides = (
         JoinSide("left", left_keys, times[0].name),
         JoinSide("right", right_keys, times[1].name),
     )
     return sides, max(time.lag_us for time in times)
+
+
+def key_names(on: On) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the keys on the left and on the right."""
+    if isinstance(on, Mapping):
+        return tuple(on), tuple(on.values())
+    names = (on,) if isinstance(on, str) else tuple(on)
+    return names, names
+
+
+def time_columns(
+    left: "Stream", right: "Stream", name: str, time: Times
+) -> tuple[TimeColumn, TimeColumn]:
+    """Return the event time of both streams.
+
+    Raises:
+        ConfigurationError: a stream has none, or not this one (INVALID_PIPELINE).
+    """
+    left_time, right_time = (time, time) if time is None or isinstance(time, str) else time
+    return (
+        event_time_of(left.event_time, left_time, f"the left input of {name}"),
+        event_time_of(right.event_time, right_time, f"the right input of {name}"),
+    )
 
 
 def event_time_of(known: EventTime | None, name: str | None, what: str) -> TimeColumn:

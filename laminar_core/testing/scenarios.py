@@ -33,6 +33,7 @@ from laminar_core.testing.jobs import (
 )
 from laminar_core.testing.join_jobs import JOIN_JOBS
 from laminar_core.testing.kept_state_jobs import KEPT_STATE_JOBS
+from laminar_core.testing.lookup_jobs import LOOKUP_JOBS
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.pairing_jobs import PAIRING_JOBS
 from laminar_core.testing.process_jobs import PROCESS_JOBS
@@ -314,5 +315,6 @@ SCENARIOS: dict[str, BuildJob] = {
     **WEIGHTED_JOBS,
     **KEPT_STATE_JOBS,
     **ENRICH_JOBS,
+    **LOOKUP_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

@@ -52,6 +52,17 @@ class ParquetRows:
         return _RowsOfFile(parquet, self.schema, position, self.batch_rows)
 
 
+def columns_of(file: OpenFile, found: FileStat) -> pa.Schema:
+    """Return the columns of a file as they are read: text as strings, whatever its encoding.
+
+    Raises:
+        OSError, pyarrow.ArrowException: its footer cannot be read.
+    """
+    footer = pq.read_metadata(pa.PythonFile(_Whole(file, found.size_bytes), "r"))
+    stored = footer.schema.to_arrow_schema()
+    return pa.schema([(field.name, _values(field.type)) for field in stored])
+
+
 class _RowsOfFile:
     def __init__(
         self, parquet: pq.ParquetFile, schema: pa.Schema, position: int, batch_rows: int

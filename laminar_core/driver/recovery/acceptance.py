@@ -22,6 +22,8 @@ class AcceptanceKind(StrEnum):
     """State of an operator that was removed, or columns that nothing needs any more, is dropped."""
     STATE_SINCE = "state-since"
     """Added aggregates of the operator count from this checkpoint on, not from the beginning."""
+    LOOKUP_CHANGE = "lookup-change"
+    """The lookup goes on with a table of other files than in the checkpoint."""
     SINK_LOST = "sink-lost"
     """Rows that were to be committed are gone: the job continues without them."""
     SINK_DOUBT = "sink-doubt"
@@ -35,6 +37,7 @@ _HOW: dict[AcceptanceKind, tuple[str, ...]] = {
     AcceptanceKind.SOURCE_DROP: (),
     AcceptanceKind.STATE_DROP: (),
     AcceptanceKind.STATE_SINCE: (),
+    AcceptanceKind.LOOKUP_CHANGE: (),
     AcceptanceKind.SINK_LOST: (),
     AcceptanceKind.SINK_DOUBT: ("committed", "not"),
     AcceptanceKind.SINK_REPEAT: (),

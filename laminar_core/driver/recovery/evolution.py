@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from laminar_core.driver.recovery.acceptance import Acceptance, AcceptanceKind, find_acceptance
+from laminar_core.driver.recovery.changed_tables import changed_tables
 from laminar_core.driver.recovery.inserting import through
 from laminar_core.driver.recovery.rechaining import vertices_of
 from laminar_core.driver.recovery.source_changes import SourceChanges
@@ -89,14 +90,18 @@ class _Comparison:
             if edge.upstream in begun
         ]
         lines += [f"{name}: removed, its {lost[name]} are dropped" for name in dropped]
+        tables = changed_tables(self._manifest, self._now, self._accepted)
         return Evolution(
             self._without(dropped),
             begun,
             dropped,
             (*lines, *self._other_aggregates()),
-            (*self._refused(lost, dropped, pending), *self._elsewhere()),
-            tuple(used.values()),
-            tuple(f"{used[name]}: {lost[name]} are dropped" for name in dropped),
+            (*self._refused(lost, dropped, pending), *self._elsewhere(), *tables.problems),
+            (*used.values(), *tables.used),
+            (
+                *(f"{used[name]}: {lost[name]} are dropped" for name in dropped),
+                *tables.accepted,
+            ),
         )
 
     def _lost(self) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from laminar_core.aggregates.grouping import plain_type
 from laminar_core.operators.columns import require_distinct
-from laminar_core.operators.joins.side import JoinSide
+from laminar_core.operators.joins.side import HasKeys
 
 
 class JoinedColumn(NamedTuple):
@@ -28,29 +28,33 @@ class JoinedColumn(NamedTuple):
 
 
 class JoinedColumns:
-    """All columns of the result, in their order."""
+    """All columns of the result, in their order.
+
+    ``encoded``: dictionaries stay; rows that were kept have none.
+    """
 
     def __init__(
         self,
-        sides: Sequence[JoinSide],
+        sides: Sequence[HasKeys],
         schemas: Sequence[pa.Schema],
         suffix: str,
         *,
         left_only: bool = False,
+        encoded: bool = False,
     ) -> None:
         left, right = sides
         shared = {key for key, other in zip(left.keys, right.keys, strict=True) if key == other}
         self.columns = [
-            JoinedColumn(name, plain_type(data_type), (name, name if name in shared else None))
-            for name, data_type in _fields(schemas[0])
+            JoinedColumn(name, data_type, (name, name if name in shared else None))
+            for name, data_type in _fields(schemas[0], encoded=encoded)
         ]
         self.columns += [
             JoinedColumn(
                 name + suffix if name in schemas[0].names else name,
-                plain_type(data_type),
+                data_type,
                 (None, name),
             )
-            for name, data_type in _fields(schemas[1])
+            for name, data_type in _fields(schemas[1], encoded=encoded)
             if name not in shared and not left_only
         ]
         require_distinct((c.name for c in self.columns), "give the join another suffix")
@@ -83,5 +87,5 @@ class JoinedColumns:
         return pa.Table.from_arrays(values, schema=self.schema)
 
 
-def _fields(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    return [(field.name, field.type) for field in schema]
+def _fields(schema: pa.Schema, *, encoded: bool) -> list[tuple[str, pa.DataType]]:
+    return [(one.name, one.type if encoded else plain_type(one.type)) for one in schema]

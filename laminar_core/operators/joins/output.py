@@ -20,13 +20,14 @@ def in_pieces(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         waiting_rows += table.num_rows
         while waiting_rows >= OUTPUT_ROWS_MAX:
             rows = pa.concat_tables(waiting)
-            yield _one_batch(rows.slice(0, OUTPUT_ROWS_MAX))
+            yield one_batch(rows.slice(0, OUTPUT_ROWS_MAX))
             waiting = [rows.slice(OUTPUT_ROWS_MAX)]
             waiting_rows -= OUTPUT_ROWS_MAX
     if waiting_rows:
-        yield _one_batch(pa.concat_tables(waiting))
+        yield one_batch(pa.concat_tables(waiting))
 
 
-def _one_batch(rows: pa.Table) -> pa.RecordBatch:
+def one_batch(rows: pa.Table) -> pa.RecordBatch:
+    """Return the rows, at least one, in one batch."""
     (batch,) = rows.combine_chunks().to_batches()
     return batch

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,15 @@ SUFFIX = "_right"
 
 RESERVED = (KEY_GROUP, EXPIRES, MATCHED, WEIGHT)
 """Names of columns of state; no column of an input has one."""
+
+
+class HasKeys(Protocol):
+    """An input with key columns."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of its keys."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +196,7 @@ def times_of(rows: pa.Table, column: str) -> Integers:
     return known_times_us(as_array(rows.column(column)), column)
 
 
-def require_alike(left: JoinSide, right: JoinSide, schemas: Sequence[pa.Schema]) -> None:
+def require_alike(left: HasKeys, right: HasKeys, schemas: Sequence[pa.Schema]) -> None:
     """Accept two sides whose keys can be equal.
 
     Raises:

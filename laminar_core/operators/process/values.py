@@ -93,6 +93,11 @@ class KeyedValues:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def row_count(self) -> int:
+        """The number of rows in memory, including those that were replaced."""
+        return self._rows.row_count
+
     # --- for the user's function ----------------------------------------------------------------
 
     def get(self, keys: Keys) -> pa.Array:

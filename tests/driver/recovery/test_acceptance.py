@@ -21,6 +21,7 @@ DOUBT = Acceptance(AcceptanceKind.SINK_DOUBT, "out", "committed")
         "source-gap:payments=earliest",
         "source-gap:payments=skip-split",
         "source-drop:payments",
+        "lookup-change:rates",
         "sink-lost:out",
         "sink-doubt:out=committed",
         "sink-doubt:out=not",

@@ -293,7 +293,7 @@ class Task:
         if source.finished:
             self._end()
             return True
-        if source.became_idle():
+        if not self.timed.has_pending() and source.became_idle():
             self._broadcast(Idle())
         return False
 

@@ -176,3 +176,26 @@ def test_an_advance_that_is_held_up_by_a_full_operator_goes_on_when_rows_leave_i
     operator.let_go = True
     made.work()
     assert made.trace().split() == ["0", "1", "2", "3", "w9", "4"]
+
+
+def test_a_silent_source_is_not_idle_while_rows_of_it_wait() -> None:
+    """Otherwise event time behind it would go on without them."""
+    operator = Later()
+    made = Bench(
+        tables=[pa.table({"n": [1, 2, 3, 4]})],
+        batch_rows=2,
+        gap_every=1,
+        gap_polls=12,
+        idle_ms=50,
+        parts={"operators": [("sum", operator)]},
+    )
+    for _ in range(5):
+        made.clock.wait_ms(20)
+        made.task.work()
+    made.flush()
+    assert made.trace() == ""
+    operator.let_go = True
+    for _ in range(5):
+        made.task.work()
+    made.flush()
+    assert made.trace() == "3 idle"

@@ -67,6 +67,7 @@ from laminar_core.plan.plan import (
     SinkNode,
     SourceNode,
 )
+from laminar_core.plan.updates import Updates
 from laminar_core.protocol.dedup import Retention
 from laminar_core.records.paths import check_job_name, check_operator_id
 from laminar_core.spark.sessions import GivenSession, OwnSession
@@ -252,6 +253,11 @@ class Stream:
         return self._from.schema
 
     @property
+    def comes_from(self) -> Input:
+        """The node that the rows leave, and how they are divided."""
+        return self._from
+
+    @property
     def event_time(self) -> EventTime | None:
         """The columns that the watermark applies to; None without a watermark."""
         return self._event_time
@@ -410,6 +416,7 @@ class Stream:
             operator=operator,
             sides=side_outputs_of(operator, *schemas),
         )
+        node.updates = Updates().behind(operator, node.schema, node.schema)
         return Stream(self._pipeline, self._pipeline.add(node))
 
     def join(  # noqa: PLR0913 - a configuration, by keyword

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from laminar_core.connectors.base import Sink, accepted_by
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import OperatorSpec, OutputMode
+from laminar_core.operators.base import OutputMode, Spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Updates:
     """With ``upsert``: a row replaces the earlier one with equal values in these columns; empty if
     an operator has changed them."""
 
-    def behind(self, operator: OperatorSpec, before: pa.Schema, after: pa.Schema) -> "Updates":
+    def behind(self, operator: Spec, before: pa.Schema, after: pa.Schema) -> "Updates":
         """Return the same for the output of an operator, whose input they describe."""
         mode: OutputMode | None = getattr(operator, "output_mode", None)
         if mode is not None:

@@ -31,6 +31,7 @@ from laminar_core.testing.jobs import (
     with_ledgers,
 )
 from laminar_core.testing.join_jobs import JOIN_JOBS
+from laminar_core.testing.late_jobs import LATE_JOBS
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.process_jobs import PROCESS_JOBS
 from laminar_core.testing.session_jobs import SESSION_JOBS
@@ -304,5 +305,6 @@ SCENARIOS: dict[str, BuildJob] = {
     **JOIN_JOBS,
     **SESSION_JOBS,
     **PROCESS_JOBS,
+    **LATE_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

@@ -26,14 +26,13 @@ from laminar_core.aggregates.grouping import plain_type
 from laminar_core.codec.code_digest import code_digest
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import Emitted, JsonObject, SubtaskContext
+from laminar_core.operators.base import LATE, Emitted, JsonObject, SubtaskContext
 from laminar_core.operators.columns import require_columns, require_distinct
 from laminar_core.operators.process.handles import Timers
 from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.process.subtask import (
     CLOCK_TIMERS,
     DUE,
-    LATE,
     TIMERS,
     Calls,
     KeyedState,

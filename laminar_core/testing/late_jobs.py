@@ -1,7 +1,8 @@
 """Jobs that keep late rows, and jobs with early results.
 
 Which rows are late depends on the order of events. But each row is in a result or in the side
-output, and once; so the side output tells what the results have to be.
+output, and once; so the side output tells what the results have to be. ``pace`` is in rows per
+second, None: unlimited.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,34 +31,36 @@ Results = Callable[[Sequence[Row]], list[Row]]
 """Computes what a job emits in the end, of the rows that are not late."""
 
 
-def late_windows_job(parallelism: int) -> Job:
+def late_windows_job(parallelism: int, pace: float | None = None) -> Job:
     """Return a job that keeps the late rows of windows; most rows are combined on their way."""
     del parallelism
     tables, burden = with_late_rows(), Burden()
     p = Pipeline("late-windows")
-    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    rows = p.source("in", MemorySource(tables), rows_per_second=pace)
+    rows = rows.watermark("ts", max_delay=DELAY)
     dealt = rows.rebalance().map(burden.carry, name="slow")
     found = _windows(dealt)
     return _keeping_late(p, found, rows_of(tables), burden, totals)
 
 
-def idle_late_windows_job(parallelism: int) -> Job:
+def idle_late_windows_job(parallelism: int, pace: float | None = None) -> Job:
     """Return a job that keeps late rows behind sources that become idle."""
     del parallelism
     tables, burden = payments(), Burden()
     p = Pipeline("idle-late-windows")
     source = MemorySource(tables, gap_every=4, gap_polls=40)
-    rows = p.source("in", source, idle_timeout="5 milliseconds").watermark("ts", max_delay=DELAY)
-    met = rows.map(burden.carry, name="slow")
+    rows = p.source("in", source, rows_per_second=pace, idle_timeout="5 milliseconds")
+    met = rows.watermark("ts", max_delay=DELAY).map(burden.carry, name="slow")
     return _keeping_late(p, _windows(met), rows_of(tables), burden, totals)
 
 
-def kept_late_sessions_job(parallelism: int) -> Job:
+def kept_late_sessions_job(parallelism: int, pace: float | None = None) -> Job:
     """Return a job that keeps the late rows of sessions; no two sessions of a key touch."""
     del parallelism
     tables, burden = with_late_rows(), Burden()
     p = Pipeline("kept-late-sessions")
-    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    rows = p.source("in", MemorySource(tables), rows_per_second=pace)
+    rows = rows.watermark("ts", max_delay=DELAY)
     dealt = rows.rebalance().map(burden.carry, name="slow")
     found = (
         dealt.key_by("key")
@@ -67,12 +70,13 @@ def kept_late_sessions_job(parallelism: int) -> Job:
     return _keeping_late(p, found, rows_of(tables), burden, sessions_of)
 
 
-def early_windows_job(parallelism: int) -> Job:
+def early_windows_job(parallelism: int, pace: float | None = None) -> Job:
     """Return a job with early results and late rows; of each window the last result counts."""
     del parallelism
     tables, burden = with_late_rows(), Burden()
     p = Pipeline("early-windows")
-    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    rows = p.source("in", MemorySource(tables), rows_per_second=pace)
+    rows = rows.watermark("ts", max_delay=DELAY)
     dealt = rows.rebalance().map(burden.carry, name="slow")
     found = _windows(dealt, early="2 seconds", allowed_lateness="5 seconds")
     return _keeping_late(p, found, rows_of(tables), burden, totals, early=True)

@@ -30,7 +30,7 @@ from laminar_core.testing.jobs import (
     windowed,
     with_ledgers,
 )
-from laminar_core.testing.join_jobs import JOIN_JOBS
+from laminar_core.testing.join_jobs import JOIN_JOBS, LATE_JOIN_JOBS
 from laminar_core.testing.late_jobs import LATE_JOBS
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.process_jobs import PROCESS_JOBS
@@ -306,5 +306,6 @@ SCENARIOS: dict[str, BuildJob] = {
     **SESSION_JOBS,
     **PROCESS_JOBS,
     **LATE_JOBS,
+    **LATE_JOIN_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

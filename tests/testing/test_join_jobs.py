@@ -13,7 +13,7 @@ from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import WATERMARK_END_US
 from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import SECOND_US, Job
-from laminar_core.testing.join_jobs import JOIN_JOBS
+from laminar_core.testing.join_jobs import JOIN_JOBS, LATE_JOIN_JOBS
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 from tests.driver.drill.test_drill import drill
@@ -115,3 +115,16 @@ def test_a_watermark_that_is_not_held_back_would_be_noticed(
         job = JOIN_JOBS["interval-join"](2)
         late += Simulation(job.plan, parallelism=2, seed=seed).run().rows_late
     assert late
+
+
+def test_late_rows_of_both_sides_are_kept_and_the_others_joined() -> None:
+    disasters = ("rescale", "worker-crash", "rescale")
+    ((name, build),) = LATE_JOIN_JOBS.items()
+    for seed in SEEDS:
+        drawn = replace(draw(seed, losses=()), disasters=disasters, scenario=name)
+        report = simulate_setting(drawn, build)
+        assert report.violations == ()
+    job = build(2)
+    result = Simulation(job.plan, parallelism=2).run()
+    job.check(result.rows_late)
+    assert all(job.ledgers[side].rows() for side in ("late_left", "late_right"))

@@ -21,6 +21,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import (
     JsonObject,
     PendingSnapshot,
+    Side,
     Snapshot,
     StateTable,
     SubtaskContext,
@@ -33,6 +34,7 @@ from laminar_core.operators.joins.restoring import gathered, require_same_column
 from laminar_core.operators.joins.side import (
     EventRows,
     JoinSide,
+    late_outputs,
     read_rows,
     require_alike,
     split_keyless,
@@ -142,6 +144,10 @@ class AsOfJoin:
             TableLayout(NEWEST, newest.stored_schema, newest.keys, "newest"),
         )
 
+    def side_outputs(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
+        """Return the columns of late rows of each side."""
+        return late_outputs(self.sides, inputs)
+
     def state_tables(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
         """Return the columns of each table."""
         return {table.name: table.schema for table in self.tables(*inputs)}
@@ -178,19 +184,22 @@ class AsOfJoiner:
         """The number of rows in memory."""
         return sum(rows.row_count for rows in self._waiting) + self._newest.row_count
 
-    def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Side]:
         """Keep the rows until their time has passed; yield left rows that cannot have a partner.
+
+        Late rows go to a side output.
 
         Raises:
             DataError: an event time is so far off that it cannot be right (ARITHMETIC_OVERFLOW).
         """
         side, waiting = self._spec.sides[index], self._waiting[index]
         events, timeless = read_rows(batch, side)
-        events, keyless = split_keyless(self._progress.in_time(events, side.keys), side)
+        events, late = self._progress.parted(events, side.keys)
+        yield from side.given_back(late)
+        events, keyless = split_keyless(events, side)
         waiting.add(waiting.arranged(events.expiring_after(0), events.times_us))
-        if index == RIGHT or self._spec.how == "inner":
-            return iter(())
-        return in_pieces(self._columns.unpaired(LEFT, rows) for rows in (timeless, keyless))
+        if index == LEFT and self._spec.how != "inner":
+            yield from in_pieces(self._columns.unpaired(LEFT, rows) for rows in (timeless, keyless))
 
     def on_watermark(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
         """Yield the left rows whose time has passed, with their partners.

@@ -19,6 +19,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import (
     JsonObject,
     PendingSnapshot,
+    Side,
     Snapshot,
     StateTable,
     SubtaskContext,
@@ -29,6 +30,7 @@ from laminar_core.operators.joins.progress import JoinProgress
 from laminar_core.operators.joins.restoring import gathered, require_same_columns
 from laminar_core.operators.joins.side import (
     JoinSide,
+    late_outputs,
     read_rows,
     require_alike,
     split_keyless,
@@ -135,6 +137,10 @@ class IntervalJoin:
             for number, (side, schema) in enumerate(zip(self.sides, inputs, strict=True))
         )
 
+    def side_outputs(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
+        """Return the columns of late rows of each side."""
+        return late_outputs(self.sides, inputs)
+
     def state_tables(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
         """Return the columns of both tables: key group, columns of the side, when rows expire."""
         layouts = zip(self.sides, self.layouts(*inputs), strict=True)
@@ -171,15 +177,17 @@ class IntervalJoiner:
         """The number of rows in memory."""
         return sum(held.row_count for held in self._held)
 
-    def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Keep the rows; yield their pairs, and those that cannot have a partner.
+    def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Side]:
+        """Keep the rows; yield their pairs, and those that cannot have a partner or are late.
 
         Raises:
             DataError: an event time is so far off that it cannot be right (ARITHMETIC_OVERFLOW).
         """
         side = self._spec.sides[index]
         events, timeless = read_rows(batch, side)
-        events, keyless = split_keyless(self._progress.in_time(events, side.keys), side)
+        events, late = self._progress.parted(events, side.keys)
+        yield from side.given_back(late)
+        events, keyless = split_keyless(events, side)
         held = self._held[index]
         run = held.arranged(events.expiring_after(self._spec.kept_us(index)), events.times_us)
         yield from in_pieces(self._pairs(index, run))

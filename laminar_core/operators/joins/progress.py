@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+import pyarrow as pa
+
 from laminar_core.operators.base import JsonObject, Snapshot, SubtaskContext
 from laminar_core.operators.joins.side import EventRows
 from laminar_core.operators.keyed import (
@@ -31,15 +34,19 @@ class JoinProgress:
 
     def in_time(self, events: EventRows, keys: Sequence[str]) -> EventRows:
         """Return the rows that are not late; the others are counted."""
+        return self.parted(events, keys)[0]
+
+    def parted(self, events: EventRows, keys: Sequence[str]) -> tuple[EventRows, pa.Table]:
+        """Return the rows that are not late, and those that are, which are counted."""
+        late = np.zeros(len(events.times_us), np.bool_)
         if self.watermark_us is not None:
-            kept = events.select(events.times_us >= self.watermark_us)
-            self.late_row_count += len(events.times_us) - len(kept.times_us)
-            events = kept
+            late |= events.times_us < self.watermark_us
         if self._ahead is not None:
-            kept = events.select(~self._ahead.is_late(events.rows, keys, events.times_us))
-            self.late_row_count += len(events.times_us) - len(kept.times_us)
-            events = kept
-        return events
+            late |= self._ahead.is_late(events.rows, keys, events.times_us)
+        if not late.any():
+            return events, events.rows.slice(0, 0)
+        self.late_row_count += int(np.count_nonzero(late))
+        return events.select(~late), events.rows.filter(pa.array(late))
 
     def of_times(self, watermark_us: int) -> int:
         """Return what a watermark of the stream means for the time columns."""

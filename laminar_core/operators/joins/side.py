@@ -1,6 +1,6 @@
 """One input of a join: its keys, its event time, and the rows that are kept of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from laminar_core.aggregates.grouping import plain_column, plain_type
 from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import JsonObject
+from laminar_core.operators.base import LATE, JsonObject, Side
 from laminar_core.operators.columns import require_columns
 from laminar_core.operators.windows import known_times_us, require_time_column
 from laminar_core.state.expiry import EXPIRES
@@ -59,10 +59,25 @@ class JoinSide:
         names = [*self.keys, *(name for name in schema.names if name not in self.keys)]
         return pa.schema([(name, plain_type(schema.field(name).type)) for name in names])
 
+    @property
+    def late_output(self) -> str:
+        """The side output of rows of this input that came too late, in ``plain_schema``."""
+        return f"{LATE}_{self.name}"
+
+    def given_back(self, late: pa.Table) -> Iterator[Side]:
+        """Yield rows that came too late."""
+        return (Side(self.late_output, rows) for rows in late.to_batches() if rows.num_rows)
+
     def layout(self, schema: pa.Schema, *, is_marked: bool = False) -> RowsLayout:
         """Return the columns of rows that are kept: all of the input, and when they expire."""
         kept = self.plain_schema(schema).append(pa.field(EXPIRES, TIME_TYPE))
         return RowsLayout(self.keys, kept, is_marked)
+
+
+def late_outputs(sides: Sequence[JoinSide], inputs: Sequence[pa.Schema]) -> Mapping[str, pa.Schema]:
+    """Return the columns of rows that come too late, by the name of their side output."""
+    both = zip(sides, inputs, strict=True)
+    return {side.late_output: side.plain_schema(schema) for side, schema in both}
 
 
 class EventRows(NamedTuple):

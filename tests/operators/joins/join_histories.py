@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from laminar_core.codec.key_groups import key_group_range, key_groups_of, partition
-from laminar_core.operators.base import MultiInputSpec, Snapshot, SubtaskContext
+from laminar_core.operators.base import MultiInputSpec, Side, Snapshot, SubtaskContext
 from laminar_core.protocol.types import (
     WATERMARK_END_US,
     WATERMARK_MIN_US,
@@ -68,7 +68,9 @@ class History:
     def __init__(self, spec: MultiInputSpec, times: Sequence[str], workers: int = 1) -> None:
         self.spec = spec
         self.accepted: tuple[list[Row], list[Row]] = ([], [])
-        self.late = 0
+        self.late: list[tuple[str, int]] = []
+        """The number of each late row, and its side output."""
+        self.given_back: list[tuple[str, int]] = []
         self.output: list[dict] = []
         self._times = times
         self._reached_us = [WATERMARK_MIN_US] * MAX_PARALLELISM
@@ -88,7 +90,8 @@ class History:
             getattr(self, kind)(*values)
         for subtask in range(len(self.subtasks)):
             self._advance(subtask, WATERMARK_END_US)
-        assert sum(subtask.late_row_count for subtask in self.subtasks) == self.late
+        assert sum(subtask.late_row_count for subtask in self.subtasks) == len(self.late)
+        assert sorted(self.given_back) == sorted(self.late)
         return self
 
     def rows(self, side: int, rows: list[Row]) -> None:
@@ -98,7 +101,7 @@ class History:
         groups = key_groups_of(table, [KEYS[side]], MAX_PARALLELISM).tolist()
         for row, group in zip(rows, groups, strict=True):
             if row[1] is not None and row[1] < self._reached_us[group]:
-                self.late += 1
+                self.late.append((("late_left", "late_right")[side], row[2]))
             else:
                 self.accepted[side].append(row)
         parts = partition(table, [KEYS[side]], MAX_PARALLELISM, len(self.subtasks))
@@ -126,8 +129,12 @@ class History:
             assert passed_us <= watermark_us
             self._passed_us[subtask] = max(self._passed_us[subtask], passed_us)
 
-    def _take(self, subtask: int, emitted: Iterable[pa.RecordBatch]) -> None:
+    def _take(self, subtask: int, emitted: Iterable[pa.RecordBatch | Side]) -> None:
         for rows in emitted:
+            if isinstance(rows, Side):
+                numbers = rows.rows.column({"late_left": "id"}.get(rows.output, "u")).to_pylist()
+                self.given_back += [(rows.output, number) for number in numbers]
+                continue
             assert rows.num_rows
             for row in rows.to_pylist():
                 self.output.append(row)

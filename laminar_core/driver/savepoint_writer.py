@@ -36,6 +36,7 @@ from laminar_core.operators.base import (
     SubtaskContext,
 )
 from laminar_core.operators.deduplicate import Deduplicate
+from laminar_core.operators.late_rows import WithLateRows
 from laminar_core.operators.running import RunningAggregate
 from laminar_core.plan.plan import Plan, SourceNode
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
@@ -368,6 +369,8 @@ class SavepointWriter:
 
     def _stateful(self, operator_id: str) -> tuple[StatefulSpec, tuple[pa.Schema, ...]]:
         spec, inputs = self._specs.get(operator_id, (None, ()))
+        if isinstance(spec, WithLateRows):  # The state is that of the aggregation.
+            spec, inputs = spec.merge, inputs[:1]
         if not isinstance(spec, StatefulSpec):
             known = [o for o, (s, _) in self._specs.items() if isinstance(s, StatefulSpec)]
             raise _invalid(

@@ -1,0 +1,39 @@
+"""Between two runs, early results come and go; late rows do not; an aggregate can be added."""
+
+import pytest
+
+from laminar_core.operators import agg, windows
+from laminar_core.testing.jobs import rows_of
+from tests.simulated.test_evolving_jobs import OFTEN, TABLES, UNALIGNED, Build, Evolving
+
+
+def counts(*more, **options) -> Build:
+    """Rows per window in the ledger ``out``."""
+
+    def build(rows, job: Evolving) -> None:
+        by_key = rows.key_by("key").window(windows.tumbling("10 seconds"), time="ts")
+        job.slow(by_key.aggregate("totals", agg.count(), *more, **options))
+
+    return build
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "2 seconds"), ("3 seconds", None)])
+def test_early_results_come_and_go(before: str | None, after: str | None) -> None:
+    job = Evolving(UNALIGNED)
+    job.begin(counts(early=before, late_rows=True))
+    job.go_on(counts(early=after, late_rows=True), workers=3)
+    last = {(row["key"], row["window_start"]): row["count"] for row in job.ledgers["out"].rows()}
+    assert sum(last.values()) == len(rows_of(TABLES))
+
+
+def test_late_rows_are_for_another_pipeline() -> None:
+    job = Evolving(UNALIGNED)
+    job.begin(counts())
+    assert "late_rows was null, is true" in job.refused(counts(late_rows=True))
+
+
+def test_an_aggregate_can_be_added_beside_late_rows() -> None:
+    job = Evolving(OFTEN)
+    job.begin(counts(late_rows=True))
+    job.go_on(counts(agg.sum("value"), late_rows=True), "state-since:totals")
+    assert sum(row["count"] for row in job.ledgers["out"].rows()) == len(rows_of(TABLES))

@@ -369,8 +369,6 @@ class SavepointWriter:
 
     def _stateful(self, operator_id: str) -> tuple[StatefulSpec, tuple[pa.Schema, ...]]:
         spec, inputs = self._specs.get(operator_id, (None, ()))
-        if isinstance(spec, WithLateRows):  # The state is that of the aggregation.
-            spec, inputs = spec.merge, inputs[:1]
         if not isinstance(spec, StatefulSpec):
             known = [o for o, (s, _) in self._specs.items() if isinstance(s, StatefulSpec)]
             raise _invalid(
@@ -385,7 +383,7 @@ class SavepointWriter:
         match spec:
             case RunningAggregate(keys=keys):
                 return keys, True
-            case WindowAggregate(keys=keys):
+            case WindowAggregate(keys=keys) | WithLateRows(merge=WindowAggregate(keys=keys)):
                 return keys, False
             case Deduplicate():
                 return ("producer",), False
@@ -407,8 +405,9 @@ class SavepointWriter:
         ]
         column = pa.array(np.concatenate([np.empty(0, np.int32), *groups]).astype(np.int32))
         stored = rows.append_column(KEY_GROUP, column).select(wanted.names).cast(wanted)
-        if isinstance(spec, RunningAggregate | WindowAggregate):
-            stored = with_versions(stored, spec.layout(*inputs).accumulators)
+        merging = spec.merge if isinstance(spec, WithLateRows) else spec
+        if isinstance(merging, RunningAggregate | WindowAggregate):
+            stored = with_versions(stored, merging.layout(inputs[0]).accumulators)
         return stored
 
     # --- sources --------------------------------------------------------------------------------

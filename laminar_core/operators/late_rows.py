@@ -209,7 +209,7 @@ class WindowsWithLateRows(WithLateRows):
 
 
 class LateRowsGiver:
-    """One subtask: its state is that of the aggregation."""
+    """One subtask, with the state of the aggregation."""
 
     def __init__(
         self,

@@ -27,8 +27,8 @@ def aggregated(
     """Add both halves of an aggregation; with ``late_rows`` its result has a side output.
 
     Raises:
-        ConfigurationError: columns do not fit, or the rows replace earlier ones, and late rows
-            could not be told from these.
+        ConfigurationError: columns do not fit, or late rows are asked for of a stream whose rows
+            replace earlier ones.
     """
     if not late_rows:
         return rows.then(combine).then(merge, Keyed(merge.keys))

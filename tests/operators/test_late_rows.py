@@ -135,7 +135,7 @@ def test_the_aggregation_stays_what_it_is() -> None:
 
 
 def test_accumulators_that_are_late_all_the_same_are_counted() -> None:
-    """Of a sender that broke its promise nothing can be given back."""
+    """A row cannot be taken out of accumulators, so nothing can be given back."""
     spec = with_late_rows(TumblingWindow(10))
     combiner = spec.combine.open(at(), SCHEMA)
     giver = spec.open(at(), spec.combine.output_schema(SCHEMA), SCHEMA)
@@ -226,7 +226,7 @@ class LateSessionJob(of_sessions.Job):
         super().sender_reaches(watermark_us)
 
     def cut(self, *, full: bool, parallelism: int | None, random) -> None:
-        """What comes after the cut is lost, if somebody continues from it."""
+        """Take a checkpoint; rows after it are lost if the job continues from it."""
         kept, parted = Counter(self.kept), self.parter.snapshot(ID)
         super().cut(full=full, parallelism=parallelism, random=random)
         if parallelism is not None:
@@ -320,7 +320,7 @@ class LateWindowJob(of_windows.Job):
         return super().advance(watermark_us)
 
     def cut(self, cut: of_windows.Cut) -> None:
-        """What comes after the cut is lost, if somebody continues from it."""
+        """Take a checkpoint; rows after it are lost if the job continues from it."""
         kept, parted = Counter(self.kept), self.parter.snapshot(ID)
         super().cut(cut)
         if cut.parallelism is not None:

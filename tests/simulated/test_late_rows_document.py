@@ -50,7 +50,7 @@ def program(heading: str, **names) -> dict:
 
 
 def late_job(parallelism: int) -> Job:
-    """Only payments that came too late can be late; a restore in other numbers may take some."""
+    """Keep late payments: some of those that came too late, depending on the order of events."""
     del parallelism
     p = Pipeline("late")
     found = program("Late rows", payments=p.source("in", MemorySource([payments()])))

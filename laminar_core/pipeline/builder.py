@@ -36,7 +36,7 @@ from laminar_core.driver.supervisor import Supervisor
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import SystemClock
 from laminar_core.metrics.exporter import open_exporter
-from laminar_core.operators.base import MultiInputSpec, OperatorSpec, side_outputs_of
+from laminar_core.operators.base import LATE, MultiInputSpec, OperatorSpec, side_outputs_of
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.flat_map import (
     BatchesFunction,
@@ -357,6 +357,7 @@ class Stream:
         node = self._from.node
         if self._from.side is not None or name not in node.sides:
             known = ", ".join(sorted(node.sides)) or "none"
+            known += "; for late rows, aggregate with late_rows=True" if name == LATE else ""
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,
                 f"{node.operator_id} has no side output {name!r}; it has: {known}",

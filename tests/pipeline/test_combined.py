@@ -66,8 +66,11 @@ def test_late_rows_may_have_no_taker() -> None:
 def test_without_the_option_there_is_no_side_output() -> None:
     _, rows = payments()
     totals = rows.key_by("k").window(MINUTES).aggregate("w", agg.count())
-    with pytest.raises(ConfigurationError, match="w has no side output 'late'; it has: none"):
+    with pytest.raises(
+        ConfigurationError, match="w has no side output 'late'; it has: none"
+    ) as caught:
         totals.side("late")
+    assert str(caught.value).endswith("; for late rows, aggregate with late_rows=True")
 
 
 def test_windows_behind_are_as_without_late_rows() -> None:

@@ -69,20 +69,23 @@ def late_join_job(parallelism: int) -> Job:
     left = left.rebalance().map(burden.carry, name="slow")
     right = p.source("refunds", MemorySource(_refunds(), batch_rows=6)).watermark("at")
     rows = left.join(right, on=_ON, within=_WITHIN, how="full", name="join")
-    sides = {side: rows.side(side).rebalance() for side in ("late_left", "late_right")}
-    outputs: dict[str, tuple[Stream, list[Row]]] = {"out": (rows, [])}
-    job = with_ledgers(p, outputs | {name: (side, []) for name, side in sides.items()}, burden)
+    both = (rows_of(tables), "id"), (rows_of(_refunds()), "refund")
+    given = [of for of, _ in both]
+    outputs = {"out": (rows, _paired(*given, how="full"))}
+    sides = ("late_left", "late_right")
+    for side, of in zip(sides, given, strict=True):
+        outputs[side] = rows.side(side).rebalance(), of
+    job = with_ledgers(p, outputs, burden)
 
     def judge(_: list[Row], rows_late: int) -> Iterator[str]:
         late = [job.ledgers[side].rows() for side in sides]
         if sum(map(len, late)) != rows_late:
             yield f"{rows_late} rows were counted as late, and {late} are kept"
-        both = (rows_of(tables), "id"), (rows_of(_refunds()), "refund")
         kept = [
-            [row for row in given if row[name] not in {one[name] for one in gone}]
-            for gone, (given, name) in zip(late, both, strict=True)
+            [row for row in of if row[name] not in {one[name] for one in gone}]
+            for gone, (of, name) in zip(late, both, strict=True)
         ]
-        if sum(map(len, kept)) + rows_late != sum(len(given) for given, _ in both):
+        if sum(map(len, kept)) + rows_late != sum(map(len, given)):
             yield f"late rows came twice: {late}"
         found, expected = normal(job.ledgers["out"].rows()), normal(_paired(*kept, how="full"))
         if found != expected:

@@ -100,7 +100,8 @@ def _keeping_late(
     early: bool = False,
 ) -> Job:
     late = found.side("late").rebalance()
-    job = with_ledgers(pipeline, {"out": (found, []), "late": (late, [])}, burden)
+    outputs = {"out": (found, results(rows)), "late": (late, list(rows))}  # If none, or all, are.
+    job = with_ledgers(pipeline, outputs, burden)
     job.judge = whole(job, rows, results, early=early)
     return job
 

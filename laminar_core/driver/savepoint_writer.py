@@ -38,6 +38,7 @@ from laminar_core.operators.base import (
     output_watermark_of,
 )
 from laminar_core.operators.deduplicate import Deduplicate
+from laminar_core.operators.late_rows import WithLateRows
 from laminar_core.operators.running import RunningAggregate
 from laminar_core.plan.plan import Plan, SourceNode, Vertex
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
@@ -433,7 +434,7 @@ class SavepointWriter:
         match spec:
             case RunningAggregate(keys=keys):
                 return keys, True
-            case WindowAggregate(keys=keys):
+            case WindowAggregate(keys=keys) | WithLateRows(merge=WindowAggregate(keys=keys)):
                 return keys, False
             case Deduplicate():
                 return ("producer",), False
@@ -456,8 +457,9 @@ class SavepointWriter:
         ]
         column = pa.array(np.concatenate([np.empty(0, np.int32), *groups]).astype(np.int32))
         stored = rows.append_column(KEY_GROUP, column).select(wanted.names).cast(wanted)
-        if isinstance(spec, RunningAggregate | WindowAggregate):
-            stored = with_versions(stored, spec.layout(*inputs).accumulators)
+        merging = spec.merge if isinstance(spec, WithLateRows) else spec
+        if isinstance(merging, RunningAggregate | WindowAggregate):
+            stored = with_versions(stored, merging.layout(*inputs).accumulators)
         return stored.take(pa.array(np.argsort(stored.column(KEY_GROUP).to_numpy(), kind="stable")))
 
     # --- sources --------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ keyed exchange. Skewed keys shrink most, so a hot key costs the network no more 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -61,6 +62,7 @@ from laminar_core.operators.windows import (
     require_time_column,
 )
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.state.changed_keys import ChangedKeys
 from laminar_core.state.expiry import unexpired
 from laminar_core.state.panes import Ground, PinnedPane, stored_tables
 from laminar_core.state.rescaling import Redistribution
@@ -182,16 +184,31 @@ class WindowAggregate:
     A window fires when the watermark reaches its end plus ``allowed_lateness_us``: the allowance
     delays it, and nothing is ever emitted twice. Rows that come after that are dropped and
     counted.
+
+    With ``early_us``, whenever the watermark passes a multiple of it, the results so far of open
+    windows are emitted, for the keys that got rows since the last time. A later row replaces an
+    earlier one; the last one is the one that is emitted without ``early_us``.
     """
 
     redistribution: ClassVar[Redistribution] = "keyed"
-    output_mode: ClassVar[OutputMode] = "append"
     needs_event_time: ClassVar[bool] = True
     operator_id: str
     keys: tuple[str, ...]
     window: Window
     aggregates: tuple[Aggregate, ...]
     allowed_lateness_us: int = 0
+    early_us: int | None = None
+    """Not part of the description: the state is the same, so it can be changed at any start."""
+
+    @property
+    def output_mode(self) -> OutputMode:
+        """Whether rows replace earlier ones of their key and window."""
+        return "append" if self.early_us is None else "upsert"
+
+    @property
+    def updates_by(self) -> tuple[str, ...]:
+        """The columns by which they do."""
+        return () if self.early_us is None else (*self.keys, WINDOW_START, WINDOW_END)
 
     def describe(self) -> JsonObject:
         """Return keys, window, lateness and aggregates: the meaning of the state."""
@@ -260,15 +277,16 @@ class WindowAggregator:
             context.max_parallelism,
             self._key_groups,
         )
-        self._state = WindowState(self._layout, self._ground)
+        changed = None if spec.early_us is None else ChangedKeys(spec.keys)
+        self._state = WindowState(self._layout, self._ground, changed)
         self._ahead: Progress | None = None
         """After a restore with other workers, until the watermark has caught up."""
-        self._late_of_ahead = 0
+        self._late_here = 0
 
     @property
     def late_row_count(self) -> int:
         """The number of input rows dropped so far because their windows had fired."""
-        return self._state.late_row_count + self._late_of_ahead
+        return self._state.late_row_count + self._late_here
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take partial results into the state; yields nothing.
@@ -281,20 +299,37 @@ class WindowAggregator:
             last_windows = self._layout.last_label_us(window_starts_of(rows))
             in_time = self._unfired(self._ahead, rows, last_windows)
             late = rows.column(ROW_COUNT.name).filter(pa.array(~in_time))
-            self._late_of_ahead += call_function("sum", [late]).as_py() or 0
+            self._late_here += call_function("sum", [late]).as_py() or 0
             rows = rows.filter(pa.array(in_time))
         self._state.add(rows)
         return iter(())
 
+    def count_late(self, rows: pa.Table, times_us: TimesUs) -> npt.NDArray[np.bool_]:
+        """Return, per input row, whether it is late, and count those that are.
+
+        ``rows`` have the keys; all windows of a late row have fired.
+        """
+        panes = pane_starts(self._spec.window, pane_numbers(self._spec.window, times_us))
+        finished_us = self._state.finished_us
+        late = np.zeros(len(panes), np.bool_) if finished_us is None else panes <= finished_us
+        if self._ahead is not None:
+            late |= ~self._unfired(self._ahead, rows, self._layout.last_label_us(panes))
+        self._late_here += int(np.count_nonzero(late))
+        return late
+
     def on_watermark(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
         """Yield the results of the windows that fire, in the order of windows.
 
-        The state advances at once; the results are computed as they are consumed.
+        Early results of windows that stay open come after them. The state advances at once; the
+        results are computed as they are consumed.
 
         Raises:
             DataError: an integer sum leaves 64 bits (ARITHMETIC_OVERFLOW).
         """
+        before_us = self._state.watermark_us
         fired = self._state.advance(watermark_us)
+        if self._is_early(before_us):
+            fired = chain(fired, self._state.take_changed())
         if self._ahead is not None:
             fired = self._not_again(self._ahead, fired)
             if not self._ahead.is_ahead_of(self._state.watermark_us):
@@ -322,6 +357,13 @@ class WindowAggregator:
         del name  # There is one table.
         merged = merge_stored(tables, self._layout, expired_us)
         yield with_versions(merged, self._layout.accumulators)
+
+    def _is_early(self, before_us: int | None) -> bool:
+        """Return whether early results are due, now that the watermark is not ``before_us``."""
+        early_us, now_us = self._spec.early_us, self._state.watermark_us
+        if early_us is None or now_us is None:
+            return False
+        return before_us is None or before_us // early_us < now_us // early_us
 
     def _not_again(self, ahead: Progress, fired: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield the firing windows without the rows that were emitted before."""

@@ -120,6 +120,9 @@ class Side:
     rows: pa.RecordBatch
 
 
+LATE = "late"
+"""The name of the side output of rows that came too late."""
+
 Emitted = pa.RecordBatch | Watermark | Side
 """A result of a batch: rows, event time that advances, or rows of a side output."""
 

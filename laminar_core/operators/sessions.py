@@ -266,12 +266,12 @@ class SessionAggregator:
         self._state = SessionState(self._layout)
         self._ahead: Progress | None = None
         """After a restore with other workers, until the watermark has caught up."""
-        self._late_of_ahead = 0
+        self._late_here = 0
 
     @property
     def late_row_count(self) -> int:
         """The number of input rows dropped so far because they came too late."""
-        return self._state.late_row_count + self._late_of_ahead
+        return self._state.late_row_count + self._late_here
 
     @property
     def row_count(self) -> int:
@@ -289,10 +289,25 @@ class SessionAggregator:
             last_us = times_of(rows, EXPIRES) - self._spec.gap_us
             lateness_us = self._spec.allowed_lateness_us
             late = self._ahead.is_late(rows, self._spec.keys, last_us + lateness_us)
-            self._late_of_ahead += row_count_of(rows, late)
+            self._late_here += row_count_of(rows, late)
             rows = rows.filter(pa.array(~late))
         self._state.add(rows)
         return iter(())
+
+    def count_late(self, rows: pa.Table, times_us: Integers) -> np.ndarray:
+        """Return, per input row, whether the watermark has passed it, and count those it has.
+
+        ``rows`` have the keys.
+        """
+        until_us = times_us + self._spec.allowed_lateness_us
+        watermark_us = self._state.watermark_us
+        late = (
+            np.zeros(len(until_us), np.bool_) if watermark_us is None else until_us < watermark_us
+        )
+        if self._ahead is not None:
+            late |= self._ahead.is_late(rows, self._spec.keys, until_us)
+        self._late_here += int(np.count_nonzero(late))
+        return late
 
     def on_watermark(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
         """Yield the results of the sessions that have ended, in the order of their ends.

@@ -31,7 +31,7 @@ from laminar_core.connectors.formats.letters import LETTERS, LETTERS_SCHEMA
 from laminar_core.driver.events import JobListener, ignore
 from laminar_core.driver.options import JobResult
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import MultiInputSpec, OperatorSpec, side_outputs_of
+from laminar_core.operators.base import LATE, MultiInputSpec, OperatorSpec, side_outputs_of
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.enrich.spec import AsyncFunction
 from laminar_core.operators.flat_map import (
@@ -238,9 +238,9 @@ class Stream(Lookups):
         return self._from.schema
 
     @property
-    def updates(self) -> Updates:
-        """Whether the rows stay, replace earlier ones, or come and go."""
-        return self._from.updates
+    def comes_from(self) -> Input:
+        """The node that the rows leave, and how they are divided."""
+        return self._from
 
     @property
     def event_time(self) -> EventTime | None:
@@ -377,6 +377,7 @@ class Stream(Lookups):
         node = self._from.node
         if self._from.side is not None or name not in node.sides:
             known = ", ".join(sorted(node.sides)) or "none"
+            known += "; for late rows, aggregate with late_rows=True" if name == LATE else ""
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,
                 f"{node.operator_id} has no side output {name!r}; it has: {known}",
@@ -438,6 +439,7 @@ class Stream(Lookups):
             sides=side_outputs_of(operator, *schemas),
             updates=Updates.made_by(operator),
         )
+        node.updates = Updates().behind(operator, node.schema, node.schema)
         return Stream(self._pipeline, self._pipeline.add(node))
 
     def join(  # noqa: PLR0913 - a configuration, by keyword

@@ -19,6 +19,7 @@ from laminar_core.operators.process.spec import (
 from laminar_core.operators.running import CombineRows, RunningAggregate
 from laminar_core.operators.sessions import PartialSessions, Sessions
 from laminar_core.operators.windows import Window
+from laminar_core.pipeline.combined import aggregated
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
 from laminar_core.pipeline.updating import first_rows, last_rows, top_rows
 from laminar_core.plan.plan import Keyed
@@ -205,16 +206,32 @@ class WindowedStream:
         self._time = time
 
     def aggregate(
-        self, name: str, *aggregates: Aggregate, allowed_lateness: Duration | None = None
+        self,
+        name: str,
+        *aggregates: Aggregate,
+        allowed_lateness: Duration | None = None,
+        early: Duration | None = None,
+        late_rows: bool = False,
     ) -> "Stream":
         """Emit one row per key and window, when event time has passed the window's end.
 
         Each batch is combined before the exchange, so that only one row per key and window is sent
         to the worker that owns the key. Rows that arrive after their window was emitted are dropped
         and counted; ``allowed_lateness`` delays the emission, and with it later windows downstream.
+
+        With ``late_rows`` they are not dropped: ``side("late")`` of the result gives them as they
+        came, each once. Rows that may be late are then not combined before the exchange.
+
+        With ``early``, results of windows that are open are emitted as well: whenever event time
+        passes a multiple of this duration, those that have changed. The result is an upsert stream:
+        a row replaces the earlier row of its key and window, and the last one is final.
+
+        Raises:
+            ConfigurationError: a duration is invalid (INVALID_OPTION), or columns do not fit.
         """
         _check_aggregation(name, aggregates)
         lateness_us = 0 if allowed_lateness is None else duration_us(allowed_lateness)
+        early_us = None if early is None else duration_us(early)
         partial = PartialAggregate(
             f"{name}-combine",
             self._columns,
@@ -223,8 +240,10 @@ class WindowedStream:
             aggregates,
             self._time.lag_us,
         )
-        merge = WindowAggregate(name, self._columns, self._window, aggregates, lateness_us)
-        results = self._stream.then(partial).then(merge, Keyed(self._columns))
+        merge = WindowAggregate(
+            name, self._columns, self._window, aggregates, lateness_us, early_us
+        )
+        results = aggregated(self._stream, partial, merge, late_rows=late_rows)
         return results.timed(EventTime.behind(self._window))
 
 
@@ -240,14 +259,29 @@ class SessionStream:
         self._time = time
 
     def aggregate(
-        self, name: str, *aggregates: Aggregate, allowed_lateness: Duration | None = None
+        self,
+        name: str,
+        *aggregates: Aggregate,
+        allowed_lateness: Duration | None = None,
+        early: Duration | None = None,
+        late_rows: bool = False,
     ) -> "Stream":
         """Emit one row per key and session, when event time has passed the session's end.
 
         Rows behind the watermark are dropped and counted, because their session may have been
         emitted; ``allowed_lateness`` delays that, and the emission, and later windows downstream.
+        ``late_rows`` is as for windows.
+
+        Raises:
+            ConfigurationError: early results are asked for (INVALID_OPTION), or columns do not fit.
         """
         _check_aggregation(name, aggregates)
+        if early is not None:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"{name}: sessions have no early results, because two of them can become one, and"
+                " no row would take the earlier ones back: leave early out, or use windows",
+            )
         lateness_us = 0 if allowed_lateness is None else duration_us(allowed_lateness)
         partial = PartialSessions(
             f"{name}-combine",
@@ -258,7 +292,7 @@ class SessionStream:
             self._time.lag_us,
         )
         merge = Sessions(name, self._columns, self._gap_us, aggregates, lateness_us)
-        results = self._stream.then(partial).then(merge, Keyed(self._columns))
+        results = aggregated(self._stream, partial, merge, late_rows=late_rows)
         return results.timed(EventTime.behind_sessions())
 
 

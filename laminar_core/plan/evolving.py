@@ -67,7 +67,7 @@ def rules_of_edge(plan: Plan, edge: Edge) -> Allowed:
     """Return what may differ in rows on their way to a vertex."""
     vertex = next(v for v in plan.vertices if v.vertex_id == edge.downstream)
     first = next(iter(vertex.operators), None)
-    if isinstance(first, Accumulating):
+    if isinstance(first, Accumulating) and edge.feeds == 0:  # Other inputs get plain rows.
         return _of_accumulators(first, *vertex.input_schemas)
     return Allowed(adds_nulls=True, keys=frozenset(edge.key_columns or ()))
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from laminar_core.connectors.base import Sink, accepted_by
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import OperatorSpec, OutputMode, Spec, keeps_keys, modes_taken_by
+from laminar_core.operators.base import OutputMode, Spec, keeps_keys, modes_taken_by
 from laminar_core.operators.weights import WEIGHT, is_weighted
 
 
@@ -29,7 +29,7 @@ class Updates:
         """Return the mode of what an operator with several inputs emits; most append."""
         return cls(getattr(operator, "output_mode", "append"), getattr(operator, "updates_by", ()))
 
-    def behind(self, operator: OperatorSpec, before: pa.Schema, after: pa.Schema) -> "Updates":
+    def behind(self, operator: Spec, before: pa.Schema, after: pa.Schema) -> "Updates":
         """Return the same for the output of an operator, whose input they describe.
 
         Raises:
@@ -100,7 +100,7 @@ class Updates:
             )
 
 
-def _require_weights(operator: OperatorSpec, after: pa.Schema) -> None:
+def _require_weights(operator: Spec, after: pa.Schema) -> None:
     if not is_weighted(after):
         raise ConfigurationError(
             ErrorCode.INVALID_PIPELINE,

@@ -26,6 +26,8 @@ import pyarrow as pa
 from pyarrow.compute import call_function
 
 from laminar_core.aggregates.accumulators import ROW_COUNT, merge
+from laminar_core.codec.stable_hash import UInt64Array
+from laminar_core.state.changed_keys import ChangedKeys
 from laminar_core.state.chunks import MemoryShelf
 from laminar_core.state.expiry import unexpired
 from laminar_core.state.panes import (
@@ -70,12 +72,19 @@ class _Fired:
 class WindowState:
     """The windows that one subtask holds open."""
 
-    def __init__(self, layout: StateLayout, ground: Ground | None = None) -> None:
+    def __init__(
+        self,
+        layout: StateLayout,
+        ground: Ground | None = None,
+        changed: ChangedKeys | None = None,
+    ) -> None:
+        """``changed``: the keys that got rows, for ``take_changed``."""
         self.watermark_us: int | None = None
         self.late_row_count = 0
         """Input rows dropped, because all windows that contain them had fired."""
         self._layout = layout
         self._ground = ground or Ground(layout, MemoryShelf(), 1, range(1))
+        self._changed = changed
         self._panes: dict[int, Pane] = {}
         self._gathered_bytes = 0
         self._next_firing_us: int | None = None
@@ -99,6 +108,23 @@ class WindowState:
         if fired:
             self._drop_finished()
         return self._merge_fired(fired)
+
+    def take_changed(self) -> Iterator[pa.Table]:
+        """Yield what open windows amount to so far, for the keys with rows since the last call.
+
+        Shapes and order are those of ``advance``. After a restore, all keys count as changed.
+        """
+        assert self._changed is not None, "the keys are not noted"
+        hashes: dict[int, list[UInt64Array]] = {}
+        for pane_us, changed in self._changed.take().items():
+            if pane_us in self._panes:
+                for label_us in self._open_labels(pane_us):
+                    hashes.setdefault(label_us, []).append(changed)
+        open_windows = [
+            (_Fired(label_us, self._panes_of(label_us)), hashes[label_us])
+            for label_us in sorted(hashes)
+        ]
+        return self._merge_changed(open_windows, self._changed)
 
     def pin(self) -> tuple[PinnedPane, ...]:
         """Hold on to the panes as they are now, without copying any of them."""
@@ -150,6 +176,8 @@ class WindowState:
             firing_us = self._firing_of(start_us)
             if self._next_firing_us is None or firing_us < self._next_firing_us:
                 self._next_firing_us = firing_us
+        if self._changed is not None:
+            self._changed.add(start_us, rows)
         before_bytes = pane.gathered_bytes
         pane.add(rows)
         self._gathered_bytes += pane.gathered_bytes - before_bytes
@@ -179,18 +207,21 @@ class WindowState:
         """List the windows that fire now, ascending, with the panes they consist of."""
         if self._next_firing_us is None or watermark_us < self._next_firing_us:
             return []
-        layout = self._layout
-        open_us = layout.fires_us(0)  # From the label of a window until it fires.
+        newest_us = watermark_us - self._layout.fires_us(0)
         labels = {
             label_us
             for pane_us in self._panes
-            for label_us in range(
-                self._firing_of(pane_us) - open_us,
-                min(layout.last_label_us(pane_us), watermark_us - open_us) + 1,
-                layout.slide_us,
-            )
+            for label_us in self._open_labels(pane_us, newest_us)
         }
         return [_Fired(label_us, self._panes_of(label_us)) for label_us in sorted(labels)]
+
+    def _open_labels(self, pane_us: int, newest_us: int | None = None) -> range:
+        """Labels of the windows over the pane that have not fired, up to the newest one."""
+        layout = self._layout
+        first_us = self._firing_of(pane_us) - layout.fires_us(0)  # From a label until it fires.
+        last_us = layout.last_label_us(pane_us)
+        last_us = last_us if newest_us is None else min(last_us, newest_us)
+        return range(first_us, last_us + 1, layout.slide_us)
 
     def _panes_of(self, label_us: int) -> tuple[PinnedPane, ...]:
         starts = self._layout.panes_of(label_us)
@@ -221,6 +252,15 @@ class WindowState:
                 yield from self._merge_waiting(waiting)
                 waiting, waiting_rows = [], 0
         yield from self._merge_waiting(waiting)
+
+    def _merge_changed(
+        self, windows: Iterable[tuple[_Fired, Sequence[UInt64Array]]], changed: ChangedKeys
+    ) -> Iterator[pa.Table]:
+        for window, hashes in windows:
+            of_window = np.concatenate(hashes)
+            for merged in self._merge_fired([window]):
+                is_changed = np.isin(changed.hashes_of(merged), of_window)
+                yield merged.filter(pa.array(is_changed))
 
     def _merge_waiting(self, windows: Sequence[_Fired]) -> Iterator[pa.Table]:
         if windows:

@@ -1,18 +1,20 @@
 """Jobs with joins: wrong if a row is kept too short, emitted twice, or matched with a late one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import pyarrow as pa
 
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.builder import Stream
+from laminar_core.testing.event_time_jobs import with_late_rows
 from laminar_core.testing.jobs import (
     DELAY,
     BuildJob,
     Burden,
     Job,
     Row,
+    normal,
     payments,
     rows_of,
     totals,
@@ -56,6 +58,41 @@ def as_of_join_job(parallelism: int) -> Job:
     expected = _last_before(rows_of(payments()), rows_of(refunds()))
     outputs = {"out": (rows, expected), "windows": (windowed(rows), totals(expected))}
     return with_ledgers(p, outputs, burden)
+
+
+def late_join_job(parallelism: int) -> Job:
+    """Return a job that keeps the late rows of both sides; the others are joined."""
+    del parallelism
+    tables, burden = with_late_rows(), Burden()
+    p = Pipeline("late-join")
+    left = p.source("payments", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    left = left.rebalance().map(burden.carry, name="slow")
+    right = p.source("refunds", MemorySource(refunds(), batch_rows=6)).watermark("at")
+    rows = left.join(right, on=ON, within=WITHIN, how="full", name="join")
+    both = (rows_of(tables), "id"), (rows_of(refunds()), "refund")
+    given = [of for of, _ in both]
+    outputs = {"out": (rows, _paired(*given, how="full"))}
+    sides = ("late_left", "late_right")
+    for side, of in zip(sides, given, strict=True):
+        outputs[side] = rows.side(side).rebalance(), of
+    job = with_ledgers(p, outputs, burden)
+
+    def judge(_: list[Row], rows_late: int) -> Iterator[str]:
+        late = [job.ledgers[side].rows() for side in sides]
+        if sum(map(len, late)) != rows_late:
+            yield f"{rows_late} rows were counted as late, and {late} are kept"
+        kept = [
+            [row for row in of if row[name] not in {one[name] for one in gone}]
+            for gone, (of, name) in zip(late, both, strict=True)
+        ]
+        if sum(map(len, kept)) + rows_late != sum(map(len, given)):
+            yield f"late rows came twice: {late}"
+        found, expected = normal(job.ledgers["out"].rows()), normal(_paired(*kept, how="full"))
+        if found != expected:
+            yield f"of the rows that were not late there are {found}, not {expected}"
+
+    job.judge = judge
+    return job
 
 
 def two_streams(name: str) -> tuple[Pipeline, Stream, Stream, Burden]:
@@ -120,3 +157,4 @@ JOIN_JOBS: dict[str, BuildJob] = {
     "full-join": full_join_job,
     "as-of-join": as_of_join_job,
 }
+LATE_JOIN_JOBS: dict[str, BuildJob] = {"late-join": late_join_job}

@@ -31,8 +31,9 @@ from laminar_core.testing.jobs import (
     windowed,
     with_ledgers,
 )
-from laminar_core.testing.join_jobs import JOIN_JOBS
+from laminar_core.testing.join_jobs import JOIN_JOBS, LATE_JOIN_JOBS
 from laminar_core.testing.kept_state_jobs import KEPT_STATE_JOBS
+from laminar_core.testing.late_jobs import LATE_JOBS
 from laminar_core.testing.lookup_jobs import LOOKUP_JOBS
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.pairing_jobs import PAIRING_JOBS
@@ -316,5 +317,7 @@ SCENARIOS: dict[str, BuildJob] = {
     **KEPT_STATE_JOBS,
     **ENRICH_JOBS,
     **LOOKUP_JOBS,
+    **LATE_JOBS,
+    **LATE_JOIN_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

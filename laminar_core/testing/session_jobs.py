@@ -105,7 +105,7 @@ def exactly(sessions: Sequence[Row]) -> Judge:
     expected = _sorted(sessions)
 
     def judge(rows: list[Row], rows_late: int) -> Iterator[str]:
-        found = _sorted(map(_plain, rows))
+        found = _sorted(map(plain_session, rows))
         if found != expected or rows_late:
             yield f"{rows_late} rows are late, and of sessions there are {found}, not {expected}"
 
@@ -120,7 +120,7 @@ def sessions_between(least: Sequence[Row], most: Sequence[Row]) -> Judge:
     """
 
     def judge(rows: list[Row], rows_late: int) -> Iterator[str]:
-        sessions = [_plain(row) for row in rows]
+        sessions = [plain_session(row) for row in rows]
         for key in {session["key"] for session in sessions}:
             of_key = sorted((s["start"], s["end"]) for s in sessions if s["key"] == key)
             for (_, end), (start, _) in pairwise(of_key):
@@ -144,7 +144,8 @@ def _covers(session: Row, wanted: Row) -> bool:
     )
 
 
-def _plain(row: Row) -> Row:
+def plain_session(row: Row) -> Row:
+    """Return a session in the form of ``sessions_of``."""
     start, end = (round(row[f"window_{side}"].timestamp() * SECOND_US) for side in ("start", "end"))
     return {
         "key": row["key"],

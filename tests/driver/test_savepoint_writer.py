@@ -11,7 +11,7 @@ from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.driver.savepoint_writer import SavepointWriter
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.objectstore.opening import open_object_store
-from laminar_core.operators import agg
+from laminar_core.operators import agg, windows
 from laminar_core.operators.base import StatefulSpec
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.plan import Plan
@@ -22,7 +22,7 @@ from laminar_core.store.savepoint_export import export_savepoint
 from laminar_core.store.savepoints import read_savepoint
 from laminar_core.store.source_positions import positions_of
 from laminar_core.store.state_reading import read_operator
-from laminar_core.testing.jobs import DELAY, Job, normal, payments, rows_of, windowed
+from laminar_core.testing.jobs import DELAY, Job, normal, payments, rows_of
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.scenarios import SCENARIOS
@@ -41,11 +41,14 @@ def totals_of(ledger: Ledger) -> Plan:
     return p.plan()
 
 
-def windows_of(ledger: Ledger) -> Plan:
+def windows_of(ledger: Ledger, *, late_rows: bool = False) -> Plan:
     p = Pipeline("simulated")
     rows = p.source("in", MemorySource(TABLES), rows_per_second=400)
-    rows = rows.watermark("ts", max_delay=DELAY, name="time")
-    windowed(rows).sink("out", LedgerSink(ledger))
+    by_key = rows.watermark("ts", max_delay=DELAY, name="time").key_by("key")
+    totals = by_key.window(windows.tumbling("10 seconds")).aggregate(
+        "totals", agg.count(), agg.sum("value", name="total"), late_rows=late_rows
+    )
+    totals.sink("out", LedgerSink(ledger))
     return p.plan()
 
 
@@ -101,9 +104,12 @@ def test_sources_go_on_at_positions_that_are_given(tmp_path: Path) -> None:
     assert sum(last_totals(ledger).values()) == sum(counted(50).values())
 
 
-def test_windows_that_are_open_get_the_rows_that_are_given(tmp_path: Path) -> None:
+@pytest.mark.parametrize("late_rows", [False, True])
+def test_windows_that_are_open_get_the_rows_that_are_given(
+    tmp_path: Path, *, late_rows: bool
+) -> None:
     ledger, place = Ledger(), str(tmp_path / "first")
-    plan = windows_of(ledger)
+    plan = windows_of(ledger, late_rows=late_rows)
     writer = SavepointWriter(plan, "simulated")
     kind = writer.columns("totals").field("window_start").type
     given = {"key": ["k1"], "window_start": pa.array([0], kind)}

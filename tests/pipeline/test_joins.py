@@ -185,3 +185,16 @@ def test_what_does_not_fit_is_refused_in_one_line(
         describe(left, right)
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_late_rows_of_each_side_are_a_side_output() -> None:
+    p, left, right = streams()
+    joined = left.join(right, on={"id": "seller"}, within=("0 seconds", "5 seconds"), time=None)
+    joined.sink("out", CollectSink())
+    before = p.plan().descriptions()
+    late = joined.side("late_left")
+    assert late.schema.names == ["id", "ts", "v"]
+    assert joined.side("late_right").schema.names == ["seller", "ts", "at"]
+    late.sink("late", CollectSink())
+    after = p.plan().descriptions()
+    assert {name: after[name] for name in before} == before

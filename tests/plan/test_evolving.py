@@ -7,6 +7,7 @@ import pytest
 
 from laminar_core.operators import agg
 from laminar_core.operators.running import CombineRows, RunningAggregate
+from laminar_core.operators.windows import tumbling
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.evolving import rules_of_edge, rules_of_state, state_tables_of
 from laminar_core.plan.plan import Plan
@@ -36,6 +37,18 @@ def test_an_aggregation_can_begin_to_keep_accumulators_in_state_and_in_flight() 
     table = state_tables_of(plan)["totals"][""]
     assert table.first == allowed.first
     assert table.schema.names == ["key_group", "key", "count(*)", *list(allowed.first)[1:]]
+
+
+def test_rows_beside_accumulators_may_get_columns_that_can_be_null() -> None:
+    p = Pipeline("p")
+    rows = p.source("in", MemorySource(payments(1, 5))).watermark("ts").key_by("key")
+    totals = rows.window(tumbling("1 hour")).aggregate("totals", agg.count(), late_rows=True)
+    totals.sink("out", LedgerSink(Ledger()))
+    plan = p.plan()
+    parts, late = (rules_of_edge(plan, e) for e in plan.edges if e.downstream == "totals")
+    assert (parts.drops, late.drops) == (True, False)
+    assert (late.adds_nulls, late.keys) == (True, {"key"})
+    assert state_tables_of(plan)["totals"][""].first.keys() == {"count(*)"}
 
 
 class Marked:

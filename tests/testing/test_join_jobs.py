@@ -14,7 +14,7 @@ from laminar_core.protocol.types import WATERMARK_END_US
 from laminar_core.state.arrangement import Arrangement
 from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import SECOND_US, Job
-from laminar_core.testing.join_jobs import JOIN_JOBS
+from laminar_core.testing.join_jobs import JOIN_JOBS, LATE_JOIN_JOBS
 from laminar_core.testing.pairing_jobs import PAIRING_JOBS
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
@@ -132,3 +132,16 @@ def test_an_expired_row_that_is_probed_would_be_noticed(monkeypatch: pytest.Monk
     job = JOIN_JOBS["interval-join"](2)
     result = Simulation(job.plan, parallelism=2, seed=1).run()
     assert list(job.problems(result.rows_late))
+
+
+def test_late_rows_of_both_sides_are_kept_and_the_others_joined() -> None:
+    disasters = ("rescale", "worker-crash", "rescale")
+    ((name, build),) = LATE_JOIN_JOBS.items()
+    for seed in SEEDS:
+        drawn = replace(draw(seed, losses=()), disasters=disasters, scenario=name)
+        report = simulate_setting(drawn, build)
+        assert report.violations == ()
+    job = build(2)
+    result = Simulation(job.plan, parallelism=2).run()
+    job.check(result.rows_late)
+    assert all(job.ledgers[side].rows() for side in ("late_left", "late_right"))

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers
-from laminar_core.operators.base import JsonObject, SubtaskContext
+from laminar_core.operators.base import JsonObject, Side, SubtaskContext
 from laminar_core.operators.joins.columns import JoinedColumns
 from laminar_core.operators.joins.kinds import (
     How,
@@ -33,6 +33,7 @@ from laminar_core.operators.joins.side import (
     RIGHT,
     EventRows,
     TwoSided,
+    late_outputs,
     read_rows,
     split_keyless,
 )
@@ -124,6 +125,10 @@ class PairJoin(TwoSided, ABC):
         ]
         return {TABLES: described(layouts)}
 
+    def side_outputs(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
+        """Return the columns of late rows of each side."""
+        return late_outputs(self.sides, inputs)
+
     def state_tables(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
         """Return the columns of both tables: key group, columns of the side, when rows expire."""
         layouts = zip(self.sides, self.layouts(*inputs), strict=True)
@@ -149,15 +154,18 @@ class PairJoiner(JoinSubtask):
         )
         super().__init__(context, JoinProgress(context, spec.lag_us), self._held)
 
-    def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Side]:
         """Keep the rows; yield what follows from their partners, and those that can have none.
+
+        Late rows go to a side output.
 
         Raises:
             DataError: an event time is so far off that it cannot be right (ARITHMETIC_OVERFLOW).
         """
         spec, side, held = self._spec, self._spec.sides[index], self._held[index].rows
         events, timeless = read_rows(batch, side)
-        in_time = self._progress.in_time(spec.judged(events), side.keys)
+        in_time, late = self._progress.parted(spec.judged(events), side.keys)
+        yield from side.given_back(late)
         placed = spec.placed(index, in_time)
         if placed is not in_time:
             placed = placed.select(~self._progress.are_late(placed, side.keys))

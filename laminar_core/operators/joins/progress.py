@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from laminar_core.operators.base import JsonObject, Snapshot, SubtaskContext
 from laminar_core.operators.joins.side import EventRows
@@ -35,9 +36,15 @@ class JoinProgress:
 
     def in_time(self, events: EventRows, keys: Sequence[str]) -> EventRows:
         """Return the rows that are not late; the others are counted."""
-        kept = events.select(~self.are_late(events, keys))
-        self.late_row_count += len(events.times_us) - len(kept.times_us)
-        return kept
+        return self.parted(events, keys)[0]
+
+    def parted(self, events: EventRows, keys: Sequence[str]) -> tuple[EventRows, pa.Table]:
+        """Return the rows that are not late, and those that are, which are counted."""
+        late = self.are_late(events, keys)
+        if not late.any():
+            return events, events.rows.slice(0, 0)
+        self.late_row_count += int(np.count_nonzero(late))
+        return events.select(~late), events.rows.filter(pa.array(late))
 
     def are_late(self, events: EventRows, keys: Sequence[str]) -> np.ndarray:
         """Return which rows are late."""

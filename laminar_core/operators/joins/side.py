@@ -1,6 +1,6 @@
 """The inputs of a join: their keys, their event time, and the rows that are kept of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -11,7 +11,7 @@ from laminar_core.aggregates.grouping import plain_column, plain_type
 from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import JsonObject
+from laminar_core.operators.base import LATE, JsonObject, Side
 from laminar_core.operators.columns import require_columns
 from laminar_core.operators.windows import known_times_us, require_time_column
 from laminar_core.state.expiry import EXPIRES
@@ -54,6 +54,15 @@ class JoinSide:
         """Return the columns."""
         said: JsonObject = {"keys": list(self.keys), "time": self.time}
         return said if self.until is None else {**said, "until": self.until}
+
+    @property
+    def late_output(self) -> str:
+        """The side output of rows of this input that came too late, in ``plain_schema``."""
+        return f"{LATE}_{self.name}"
+
+    def given_back(self, late: pa.Table) -> Iterator[Side]:
+        """Yield rows that came too late."""
+        return (Side(self.late_output, rows) for rows in late.to_batches() if rows.num_rows)
 
     def check(self, schema: pa.Schema) -> None:
         """Accept an input with these columns.
@@ -130,6 +139,12 @@ class TwoSided:
         for side, schema in zip(self.sides, inputs, strict=True):
             side.check(schema)
         require_alike(*self.sides, inputs)
+
+
+def late_outputs(sides: Sequence[JoinSide], inputs: Sequence[pa.Schema]) -> Mapping[str, pa.Schema]:
+    """Return the columns of rows that come too late, by the name of their side output."""
+    both = zip(sides, inputs, strict=True)
+    return {side.late_output: side.plain_schema(schema) for side, schema in both}
 
 
 class EventRows(NamedTuple):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import SubtaskContext
+from laminar_core.operators.base import Side, SubtaskContext
 from laminar_core.operators.joins.closest import Keyed
 from laminar_core.operators.joins.columns import JoinedColumns
 from laminar_core.operators.joins.output import OUTPUT_ROWS_MAX, in_pieces
@@ -25,6 +25,7 @@ from laminar_core.operators.joins.side import (
     LEFT,
     RIGHT,
     TwoSided,
+    late_outputs,
     read_rows,
     split_keyless,
     times_of,
@@ -82,6 +83,10 @@ class ClosestJoin(TwoSided, ABC):
         """Return the columns of the result."""
         return JoinedColumns(self.sides, inputs, self.suffix)
 
+    def side_outputs(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
+        """Return the columns of late rows of each side."""
+        return late_outputs(self.sides, inputs)
+
     def state_tables(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
         """Return the columns of each table."""
         return {table.name: table.schema for table in self.tables(*inputs)}
@@ -108,20 +113,24 @@ class ClosestJoiner(JoinSubtask, ABC):
         tables = [*self._waiting, *others]
         super().__init__(context, JoinProgress(context, spec.lag_us), tables)
 
-    def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Side]:
         """Keep the rows until their time has passed; yield left rows that cannot have a partner.
+
+        Late rows go to a side output.
 
         Raises:
             DataError: an event time is so far off that it cannot be right (ARITHMETIC_OVERFLOW).
         """
         side, waiting = self._sides[index], self._waiting[index].rows
         events, timeless = read_rows(batch, side)
-        events, keyless = split_keyless(self._progress.in_time(events, side.keys), side)
+        events, late = self._progress.parted(events, side.keys)
+        yield from side.given_back(late)
+        events, keyless = split_keyless(events, side)
         rows = events.expiring_after(self._waits_us[index])
         waiting.add(waiting.arranged(rows, events.times_us))
-        if index == RIGHT or self._how == "inner":
-            return iter(())
-        return in_pieces(self._columns.unpaired(LEFT, rows) for rows in (timeless, keyless.rows))
+        if index == LEFT and self._how != "inner":
+            lonely = (timeless, keyless.rows)
+            yield from in_pieces(self._columns.unpaired(LEFT, rows) for rows in lonely)
 
     def _passing(self, index: int, passed_us: int) -> pa.Table:
         """Take the rows that have waited long enough out of those that wait."""

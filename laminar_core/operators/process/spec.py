@@ -26,7 +26,7 @@ from laminar_core.aggregates.grouping import plain_type
 from laminar_core.codec.code_digest import code_digest
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import Emitted, JsonObject, Side, SubtaskContext
+from laminar_core.operators.base import LATE, Emitted, JsonObject, Side, SubtaskContext
 from laminar_core.operators.columns import require_columns, require_distinct
 from laminar_core.operators.process.declared import State
 from laminar_core.operators.process.handles import Timers
@@ -36,7 +36,6 @@ from laminar_core.operators.process.maps import ENTRY
 from laminar_core.operators.process.subtask import (
     CLOCK_TIMERS,
     DUE,
-    LATE,
     TIMERS,
     Calls,
     KeyedState,

@@ -10,6 +10,7 @@ import pyarrow as pa
 from laminar_core.aggregates.row_groups import Integers
 from laminar_core.errors import DataError, ErrorCode
 from laminar_core.operators.base import (
+    LATE,
     Emitted,
     JsonObject,
     PendingSnapshot,
@@ -40,8 +41,6 @@ TIMERS, CLOCK_TIMERS = "event-timers", "clock-timers"
 """Names of the tables of timers; a state cannot have such a name."""
 DUE = "due"
 """The column of ``on_timer``'s rows with the time of the timer."""
-LATE = "late"
-"""The side output of rows that were late."""
 CALLS_AFTER_END_MAX = 10_000
 """At the end of the input a timer may set the next one, but not for ever."""
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from laminar_core.codec.key_groups import key_group_range, key_groups_of, partition
-from laminar_core.operators.base import MultiInputSpec, Snapshot, SubtaskContext
+from laminar_core.operators.base import MultiInputSpec, Side, Snapshot, SubtaskContext
 from laminar_core.protocol.types import (
     WATERMARK_END_US,
     WATERMARK_MIN_US,
@@ -140,7 +140,9 @@ class History:
         """The event time that its key had reached when each accepted row came."""
         self._judged_us = judged_us
         self._lags_us = lags_us or [0] * len(times)
-        self.late = 0
+        self.late: list[tuple[str, int]] = []
+        """The number of each late row, and its side output."""
+        self.given_back: list[tuple[str, int]] = []
         self.output: list[dict] = []
         self._times = times
         self._reached_us = [WATERMARK_MIN_US] * MAX_PARALLELISM
@@ -160,7 +162,8 @@ class History:
             getattr(self, kind)(*values)
         for subtask in range(len(self.subtasks)):
             self._advance(subtask, WATERMARK_END_US)
-        assert sum(subtask.late_row_count for subtask in self.subtasks) == self.late
+        assert sum(subtask.late_row_count for subtask in self.subtasks) == len(self.late)
+        assert sorted(self.given_back) == sorted(self.late)
         return self
 
     def rows(self, side: int, rows: list[Row]) -> None:
@@ -170,7 +173,7 @@ class History:
         groups = key_groups_of(table, [KEYS[side]], MAX_PARALLELISM).tolist()
         for row, group in zip(rows, groups, strict=True):
             if row[1] is not None and self._judged_us(row[1]) < self._reached_us[group]:
-                self.late += 1
+                self.late.append((("late_left", "late_right")[side], row[2]))
             else:
                 self.accepted[side].append(row)
                 self.reached[side].append(self._reached_us[group])
@@ -203,8 +206,12 @@ class History:
             assert passed_us <= watermark_us
             self._passed_us[subtask] = max(self._passed_us[subtask], passed_us)
 
-    def _take(self, subtask: int, emitted: Iterable[pa.RecordBatch]) -> None:
+    def _take(self, subtask: int, emitted: Iterable[pa.RecordBatch | Side]) -> None:
         for rows in emitted:
+            if isinstance(rows, Side):
+                numbers = rows.rows.column({"late_left": "id"}.get(rows.output, "u")).to_pylist()
+                self.given_back += [(rows.output, number) for number in numbers]
+                continue
             assert rows.num_rows
             for row in rows.to_pylist():
                 self.output.append(row)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
+from laminar_core.operators.base import Side
 from laminar_core.operators.joins.interval import IntervalJoin
 from laminar_core.operators.joins.kinds import How
 from laminar_core.operators.joins.output import OUTPUT_ROWS_MAX
@@ -127,8 +128,9 @@ def test_results_are_those_of_pairs_until_the_time_of_each_row(
     assert counted(history.output) == expected(spec, *history.accepted, are_close)
 
 
-def emitted(*parts: pa.RecordBatch) -> list[tuple]:
-    return [(row["id"], row["u"]) for part in parts for row in part.to_pylist()]
+def emitted(*parts: pa.RecordBatch | Side) -> list[tuple]:
+    main = [part for part in parts if isinstance(part, pa.RecordBatch)]
+    return [(row["id"], row["u"]) for part in main for row in part.to_pylist()]
 
 
 def test_a_pair_comes_with_its_second_row_and_a_lonely_row_when_it_expires() -> None:
@@ -139,7 +141,11 @@ def test_a_pair_comes_with_its_second_row_and_a_lonely_row_when_it_expires() -> 
     assert emitted(*subtask.on_watermark(15)) == [], "a row at the watermark may still come"
     assert subtask.output_watermark(15) == 10
     assert emitted(*subtask.on_watermark(16)) == [(3, None)]
-    assert emitted(*subtask.process_input(1, batch(1, [("a", 16, 8), ("a", 15, 9)]))) == [(2, 8)]
+    late, pair = subtask.process_input(1, batch(1, [("a", 16, 8), ("a", 15, 9)]))
+    assert isinstance(late, Side)
+    assert (late.output, late.rows.column("u").to_pylist()) == ("late_right", [9])
+    assert late.rows.schema == subtask._spec.side_outputs(LEFT_SCHEMA, RIGHT_SCHEMA)["late_right"]
+    assert emitted(pair) == [(2, 8)]
     assert subtask.late_row_count == 1
     assert emitted(*subtask.on_watermark(WATERMARK_END_US)) == []
     assert subtask.held_row_count == 0

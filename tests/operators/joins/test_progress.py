@@ -32,6 +32,9 @@ def test_a_row_at_the_watermark_is_in_time() -> None:
     assert progress.advance(10) is None
     assert times(progress, ("a", 9), ("a", 10), ("b", 11)) == [10, 11]
     assert progress.late_row_count == 1
+    kept, late = progress.parted(events(("a", 9), ("b", 12), ("a", 8)), ["k"])
+    assert (kept.times_us.tolist(), late.num_rows) == ([12], 2)
+    assert progress.late_row_count == 3
 
 
 def test_a_lag_makes_the_watermark_older_but_never_wraps() -> None:

@@ -145,10 +145,10 @@ ON = {"id": "seller"}
             lambda a, b: a.join(b, on=ON, within=("0s", "id")),
             "event time must be a timestamp or int64 microseconds, and 'id' is string",
         ),
-        (lambda a, b: a.join(b, on=ON, name="j"), "j: a join needs within=(low, high) or window"),
+        (lambda a, b: a.join(b, on=ON, name="j"), "j: a join needs within=(low, high), window"),
         (
             lambda a, b: a.join(b, on=ON, within=WITHIN, window=windows.tumbling("1s")),
-            "and not both",
+            "one of within, window, ttl and unbounded, not several",
         ),
         (lambda a, b: a.as_of(b, on=ON, direction="nearest"), "direction is backward or forward"),
         (

@@ -8,6 +8,7 @@ import pytest
 
 from laminar_core.cli.recover import examine
 from laminar_core.driver.events import CheckpointCompleted, GenerationStarted
+from laminar_core.driver.recovery.acceptance import parse_acceptance
 from laminar_core.driver.recovery.report import RecoveryReport
 from laminar_core.errors import ConfigurationError, IncompatibleStateError
 from laminar_core.objectstore.memory import MemoryObjectStore
@@ -21,6 +22,7 @@ from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.observed_store import StoreCall
 from laminar_core.testing.simulation import Simulation
+from laminar_core.testing.topic import Topic, TopicSink
 from laminar_core.testing.world import ProcessKilledError
 from verification.crash_points import by_drivers
 
@@ -260,3 +262,33 @@ def kept(simulation: Simulation) -> dict[str, bytes | None]:
     objects = simulation.objects
     about = ("/generations/", "/audit/")
     return {k: objects.get(k) for k in objects.list("") if not any(a in k for a in about)}
+
+
+def shown(topic: Topic, copy: Ledger, *aggregates: agg.Aggregate) -> Plan:
+    """Sales end in a topic, which takes nothing back; visits end in a ledger."""
+    p = Pipeline("simulated")
+    sales = p.source("sales", MemorySource(SALES), rows_per_second=80)
+    totals = sales.key_by("key").aggregate("totals", *aggregates).changes()
+    totals.sink("out", TopicSink(topic))
+    visits = p.source("visits", MemorySource(VISITS), rows_per_second=80)
+    visits.sink("copy", LedgerSink(copy, "copy"))
+    return p.plan()
+
+
+def test_output_that_cannot_be_taken_back_is_shown_twice_only_if_that_is_accepted() -> None:
+    topic, copy = Topic(), Ledger()
+    simulation = Simulation(shown(topic, copy, TOTAL), checkpoint=OFTEN, seed=3)
+    killed(simulation, CheckpointCompleted, 3)
+    older = simulation.store.manifests.ids()[-1]
+    simulation.plan = shown(topic, copy, ROWS)
+    with pytest.raises(IncompatibleStateError, match="is to be reset: readers would see rows twic"):
+        simulation.run(**RESET)
+    accepted = (parse_acceptance("sink-repeat:out"),)
+    killed(simulation, GenerationStarted, accepted=accepted, **RESET)
+    killed(simulation, CheckpointCompleted, 3)  # What was accepted holds until a checkpoint.
+    assert topic.rows()[-1].keys() >= {"rows"}
+    with pytest.raises(IncompatibleStateError, match="readers would see rows twice"):
+        simulation.run(restore_id=older)  # What came since then was not accepted.
+    assert simulation.run().outcome == "finished"
+    rows = [row for row in topic.rows() if "rows" in row]
+    assert {row["key"]: row["rows"] for row in rows} == counted(SALES)

@@ -11,7 +11,7 @@ dies before its first checkpoint has a successor that comes to the same checkpoi
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from laminar_core.driver.recovery.inserting import arranged
 from laminar_core.driver.recovery.rechaining import vertices_of
@@ -36,7 +36,9 @@ class PartReset:
     named: tuple[str, ...] = ()
     """The operators that the user named now."""
     generations: tuple[int, ...] = ()
-    """Earlier generations that decided this, for the checkpoint that is still the newest."""
+    """Earlier generations that decided this, or a part of it."""
+    decided: tuple[str, ...] = ()
+    """The operators that earlier generations have reset."""
 
     def lines(self) -> list[str]:
         """Return a report with one line per fact."""
@@ -112,7 +114,8 @@ def decided_before(
         return None
     operators = {operator_id for _, reset in decided for operator_id in reset.operators}
     generations = tuple(generation for generation, _ in decided)
-    return _part(manifest, plan, operators, generations=generations)
+    found = _part(manifest, plan, operators, generations=generations)
+    return replace(found, decided=found.operators)
 
 
 def together(first: PartReset | None, second: PartReset | None) -> PartReset | None:
@@ -126,6 +129,7 @@ def together(first: PartReset | None, second: PartReset | None) -> PartReset | N
         tuple(sorted({*first.sinks, *second.sinks})),
         first.named or second.named,
         first.generations or second.generations,
+        first.decided or second.decided,
     )
 
 

@@ -397,24 +397,22 @@ class RecoveryManager:
             ),
         )
         verdicts = [judge(sink, going, accepted) for sink in facts]
-        return verdicts + [self._begins_anew(sink, choice, part, accepted) for sink in sorted(anew)]
+        if part is None:
+            return verdicts
+        return verdicts + [self._begins_anew(sink, choice, part, accepted) for sink in part.sinks]
 
     def _begins_anew(
-        self, sink: str, choice: Choice, part: PartReset | None, accepted: Sequence[Acceptance]
+        self, sink: str, choice: Choice, part: PartReset, accepted: Sequence[Acceptance]
     ) -> SinkVerdict:
         """Decide for a sink of a part that begins anew: nothing of it is committed, all goes."""
-        manifest, decided = choice.manifest, part is not None and part.generations
+        manifest = choice.manifest
         assert manifest is not None, "the rest continues"
         assert not isinstance(choice.decision, Refuse), "a refused start asks no sink"
         seen = self._recorded([manifest.checkpoint_id, *choice.decision.committed_beyond])
         facts = read_sink(sink, self._committers[sink], (), seen.get(sink))
-        visible = (*seen.values(), facts.visible_id) if decided else ()
-        going = Going(
-            self._options.job,
-            NO_CHECKPOINT,
-            left_before=frozenset(each for each in visible if each is not None),
-            is_reset=True,
-        )
+        before = Generation(max(part.generations) if sink in part.decided else 0)
+        known = self._written_before(before, [facts.visible_id, *seen.values()])
+        going = Going(self._options.job, NO_CHECKPOINT, left_before=frozenset(known), is_reset=True)
         waiting = (c for m in choice.redrive for c in committables_of(m, sink))
         return replace(judge(facts, going, accepted), left_out=tuple(waiting))
 
@@ -434,6 +432,20 @@ class RecoveryManager:
     def _left_before(self, visible: Iterable[CheckpointId | None]) -> Iterator[CheckpointId]:
         """Yield the checkpoints that are off the timeline: somebody accepted their repetition."""
         bases = self._store.generations.bases()
+        for checkpoint_id, generation in self._writers(visible):
+            if not on_timeline(checkpoint_id, generation, bases):
+                yield checkpoint_id
+
+    def _written_before(
+        self, generation: Generation, visible: Iterable[CheckpointId | None]
+    ) -> Iterator[CheckpointId]:
+        """Yield the checkpoints of earlier generations than the one that decided a reset."""
+        return (c for c, writer in self._writers(visible) if writer < generation)
+
+    def _writers(
+        self, visible: Iterable[CheckpointId | None]
+    ) -> Iterator[tuple[CheckpointId, Generation]]:
+        """Yield each checkpoint with the generation that wrote it, if that can be read."""
         for checkpoint_id in visible:
             if checkpoint_id is None:
                 continue
@@ -441,10 +453,8 @@ class RecoveryManager:
                 trigger = self._store.attempts.read_trigger(checkpoint_id)
             except CorruptCheckpointError:
                 continue
-            if trigger is not None and not on_timeline(
-                checkpoint_id, Generation(trigger.generation), bases
-            ):
-                yield checkpoint_id
+            if trigger is not None:
+                yield checkpoint_id, Generation(trigger.generation)
 
     def _last_progress(self) -> Mapping[str, object]:
         """Return the progress in the newest heartbeat; empty if none is readable."""

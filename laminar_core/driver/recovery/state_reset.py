@@ -5,6 +5,8 @@ the rows that produced it. It drops the state of *all* operators and reads all s
 beginning, as a fresh start does; earlier output is withdrawn (ERRATA 1.1). The user names the
 operators that cause the reset, so that no state is dropped by accident: if another operator does
 not fit either, the job is refused.
+
+``partial_reset`` resets a part that does not hang together with the rest.
 """
 
 from collections.abc import Collection

@@ -304,7 +304,6 @@ class Stream(Lookups):
     ) -> "Stream":
         """Add the columns that calls of a coroutine function return; see ``pipeline.enrich``."""
         check_operator_id(name)
-        self._require_own_rows(name)
         return self.then(enrichment(name, function, options))
 
     def filter(

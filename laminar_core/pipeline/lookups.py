@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.joins.columns import SUFFIX
+from laminar_core.operators.joins.side import SUFFIX
 from laminar_core.operators.lookups.columns import LookupColumns, LookupHow
 from laminar_core.operators.lookups.table import LookupRows, Matches, Table
 from laminar_core.operators.lookups.versions import Life, VersionLookup

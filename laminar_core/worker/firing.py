@@ -1,22 +1,30 @@
-"""An advance of event time that is emitted in pieces."""
+"""The results of an element, emitted in pieces."""
 
 from collections.abc import Callable, Iterator
+
+import pyarrow as pa
 
 from laminar_core.host.clock import Clock
 from laminar_core.worker.operator_chain import Chain
 from laminar_core.worker.slicing import UNIT_MS
 from laminar_core.worker.timed import TimedOperators
 
+RESULTS_AT_ONCE = 4
+"""Number of results of a batch that are passed on whether there is room or not.
+
+Most operators have fewer, so their step is over when it returns.
+"""
+
 _OVER = object()
 
 
 class Firing:
-    """An advance of event time, emitted in pieces; no other element is taken until it is over.
+    """The results of an element, emitted in pieces; no other element is taken until it is over.
 
-    A large window takes many seconds, and possibly too much memory. So it is emitted one unit of
-    work at a time, as far as the outputs have room. In between the worker serves its queues and
-    sends heartbeats. A rest at a cut belongs before the cut and is emitted first, because its rows
-    are no part of the state any more.
+    A large window and the pairs of a hot key take many seconds, and possibly too much memory. So
+    they are emitted one unit of work at a time, as far as the outputs have room. In between the
+    worker serves its queues and sends heartbeats. A rest at a cut belongs before the cut and is
+    emitted first, because the state is ahead of it, or in the middle of it.
     """
 
     def __init__(
@@ -28,51 +36,71 @@ class Firing:
         self._timed = timed
         self.waits = False
         """Whether it goes on only after rows that wait in an operator have left it."""
+        self.took_ms = 0.0
+        """Time at work on the present element, or on the last one."""
         self._rest: Iterator[bool] | None = None
         self._then: Callable[[], None] | None = None
+        self._advances = False
+        """Whether event time advances; else a batch is processed."""
+        self._at_once = 0
+        """Results that are still passed on without a look at the room or the clock."""
 
     @property
     def active(self) -> bool:
-        """Whether a part of the advance is left."""
+        """Whether a part is left."""
         return self._rest is not None
 
     def start(self, watermark_us: int | None, then: Callable[[], None] | None = None) -> None:
         """Start to advance event time (None: not at all); call ``then`` afterwards."""
-        assert self._rest is None, "one step after the other"
-        self._rest = iter(()) if watermark_us is None else self._chain.advancing(watermark_us)
-        self._then = then
-        self.work()
+        pieces = iter(()) if watermark_us is None else self._chain.advancing(watermark_us)
+        self._begin(pieces, then, advances=True)
+
+    def take(self, batch: pa.RecordBatch, input_index: int, then: Callable[[], None]) -> None:
+        """Start to process a batch of this input; call ``then`` afterwards."""
+        pieces = self._chain.processing(batch, input_index=input_index)
+        self._begin(pieces, then, advances=False)
 
     def work(self) -> bool:
         """Continue for one unit of work, also with rows that wait in operators on the way.
 
         Returns whether anything was done.
         """
-        acted = self._timed.work_on_waiting(self._chain.advances_at)
-        until_ms = self._clock.monotonic_ms() + UNIT_MS
-        while self._rest is not None and self._may_go_on():
-            self._emit_next(self._rest)
-            if self.waits:
-                return acted
-            acted = True
-            if self._clock.monotonic_ms() >= until_ms:
-                break
-        return acted
-
-    def _may_go_on(self) -> bool:
-        return self._has_room() and not self._timed.is_full(self._chain.advances_at + 1)
+        acted = self._advances and self._timed.work_on_waiting(self._chain.advances_at)
+        return self._go_on(in_units=True) or acted
 
     def finish(self) -> None:
         """Emit the rest, whether there is room or not, up to where it waits."""
-        while self._rest is not None:
-            self._emit_next(self._rest)
-            if self.waits:
-                return
+        self._go_on(in_units=False)
 
-    def _emit_next(self, rest: Iterator[bool]) -> None:
-        step = next(rest, _OVER)
-        self.waits = step is True
-        if step is _OVER:
-            self._rest = None
-            if self._then is not None:
-                self._then()
+    def _begin(
+        self, pieces: Iterator[bool], then: Callable[[], None] | None, *, advances: bool
+    ) -> None:
+        assert self._rest is None, "one step after the other"
+        self._rest, self._then, self._advances = pieces, then, advances
+        self._at_once, self.took_ms = 0 if advances else RESULTS_AT_ONCE, 0.0
+        self.work()
+
+    def _go_on(self, *, in_units: bool) -> bool:
+        if self._rest is None:
+            return False
+        acted, started_ms = False, self._clock.monotonic_ms()
+        while self._rest is not None and not (in_units and self._pauses(started_ms)):
+            step = next(self._rest, _OVER)
+            self.waits = step is True
+            if self.waits:
+                break
+            acted = True
+            if step is _OVER:
+                self._rest = None
+        self.took_ms += self._clock.monotonic_ms() - started_ms
+        if self._rest is None and self._then is not None:
+            self._then()
+        return acted
+
+    def _pauses(self, started_ms: float) -> bool:
+        if self._at_once > 0:
+            self._at_once -= 1
+            return False
+        if not self._has_room() or self._clock.monotonic_ms() >= started_ms + UNIT_MS:
+            return True
+        return self._advances and self._timed.is_full(self._chain.advances_at + 1)

@@ -86,26 +86,35 @@ class Chain:
 
     def process(self, batch: pa.RecordBatch, start: int = 0, *, input_index: int = 0) -> None:
         """Run one batch through the operators from ``start`` on, of this input of the first one."""
+        for _ in self.processing(batch, start, input_index=input_index):
+            pass
+
+    def processing(
+        self, batch: pa.RecordBatch, start: int = 0, *, input_index: int = 0
+    ) -> Iterator[bool]:
+        """Do the same result by result; nothing else may be done here until it is exhausted."""
         self.rows_passed[start] += batch.num_rows
         if start == len(self._operators):
             self._on_batch(batch)
             return
         self._on_operator(self._ids[start])
-        self._emit_from(start, self._inlets[start](input_index, batch))
+        for result in self._watched(start, self._inlets[start](input_index, batch)):
+            self._pass_on(start, result)
+            yield False
 
     def emit(self, position: int, results: Iterable[Emitted]) -> None:
         """Pass on what the operator at ``position`` emits without a batch."""
         self._on_operator(self._ids[position])
-        self._emit_from(position, results)
-
-    def _emit_from(self, position: int, results: Iterable[Emitted]) -> None:
         for result in self._watched(position, results):
-            if isinstance(result, Watermark):
-                self._made(result.time_us, position)
-            elif isinstance(result, Side):
-                self._on_side(self._ids[position], result)
-            else:
-                self.process(result, position + 1)
+            self._pass_on(position, result)
+
+    def _pass_on(self, position: int, result: Emitted) -> None:
+        if isinstance(result, Watermark):
+            self._made(result.time_us, position)
+        elif isinstance(result, Side):
+            self._on_side(self._ids[position], result)
+        else:
+            self.process(result, position + 1)
 
     def _made(self, watermark_us: int, position: int) -> None:
         """Take a watermark that an operator has made of its rows."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from laminar_core.aggregates.grouping import plain_type
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import JsonObject, SubtaskContext
+from laminar_core.operators.base import JsonObject, OutputMode, SubtaskContext
 from laminar_core.operators.columns import require_distinct
 from laminar_core.operators.enrich.subtask import ERROR, FAILED, EnrichSubtask, Limits
 from laminar_core.state.rescaling import Redistribution
@@ -28,6 +28,7 @@ class Enrich:
     """
 
     redistribution: ClassVar[Redistribution] = "union"
+    accepts: ClassVar[frozenset[OutputMode]] = frozenset({"append"})
     operator_id: str
     function: AsyncFunction
     schema: pa.Schema

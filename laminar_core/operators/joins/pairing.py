@@ -154,6 +154,10 @@ class PairJoiner(JoinSubtask):
         )
         super().__init__(context, JoinProgress(context, spec.lag_us), self._held)
 
+    def rows_at_once(self, index: int, batch: pa.RecordBatch) -> int:
+        """Return how many rows to take at once, so that a cut need not wait for a hot key."""
+        return self._held[1 - index].rows.rows_at_once(batch, self._spec.sides[index].keys)
+
     def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Side]:
         """Keep the rows; yield what follows from their partners, and those that can have none.
 

@@ -32,16 +32,10 @@ from laminar_core.operators.keyed import (
 )
 from laminar_core.operators.lookups.columns import LookupColumns, known_keys, plain_columns
 from laminar_core.operators.process.keys import Keys
-from laminar_core.operators.process.values import (
-    KeyedValues,
-    ValueState,
-    stored_values,
-    value_layout,
-)
+from laminar_core.operators.process.values import KeyedValues, PinnedValues, ValueState
 from laminar_core.operators.windows import event_times_us, require_time_column
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from laminar_core.state.expiry import EXPIRES
-from laminar_core.state.keyed_rows import PinnedRows
 from laminar_core.state.named_tables import TABLES, TableLayout, described
 from laminar_core.state.rescaling import Redistribution
 from laminar_core.state.window_layout import KEY_GROUP
@@ -100,7 +94,7 @@ class VersionLookup:
             "kind": "version-lookup",
             "on": dict(zip(columns.left_keys, columns.right_keys, strict=True)),
             "deleted": self.deleted,
-            TABLES: described([value_layout(NEWEST, fields, ValueState(pa.null()))]),
+            TABLES: described([ValueState(pa.null()).layout(NEWEST, fields)]),
         }
 
     def output_schema(self, *inputs: pa.Schema) -> pa.Schema:
@@ -142,7 +136,7 @@ class VersionLookup:
     def layout(self, right: pa.Schema) -> TableLayout:
         """Return the table of the state: keys, the version as a struct, and when it expires."""
         fields = [pa.field(key, self._plain(right, key)) for key in self.columns.right_keys]
-        return value_layout(NEWEST, fields, self.declared(right))
+        return self.declared(right).layout(NEWEST, fields)
 
     def declared(self, right: pa.Schema) -> ValueState:
         """Return what is kept of each key."""
@@ -259,12 +253,12 @@ class VersionLooker:
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Pin the versions; their table is built in the asynchronous phase."""
         del checkpoint_id
-        return self._pending(self._values.pin(), whole=True)
+        return self._pending(self._values.pin())
 
     def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Pin what changed since the last call; a later version replaces an earlier one."""
         del checkpoint_id
-        return self._pending(self._values.take_changes(), whole=False)
+        return self._pending(self._values.take_changes())
 
     def merge_tables(
         self, name: str, tables: Iterable[pa.Table], expired_us: int | None
@@ -285,17 +279,17 @@ class VersionLooker:
                 self._values.expired_row_count += dropped
         self._values.restore_mark([snapshot.expired_us.get(NEWEST) for snapshot in snapshots])
 
-    def _pending(self, pinned: PinnedRows, *, whole: bool) -> PendingSnapshot:
+    def _pending(self, pinned: PinnedValues) -> PendingSnapshot:
         properties: JsonObject = {
             **key_group_properties(self._context),
             "expired_row_count": self._values.expired_row_count,
         }
         passed_us = self._values.expired_us
         expired_us = {} if passed_us is None else {NEWEST: passed_us}
-        layout, groups = self._layout, self._context.max_parallelism
+        groups = self._context.max_parallelism
 
         def finish_snapshot() -> Snapshot:
-            rows = stored_values(pinned, layout, groups, whole=whole)
+            rows = pinned.stored_table(groups)
             tables = (StateTable(NEWEST, rows),) if rows.num_rows else ()
             return Snapshot(tables, properties, expired_us=expired_us)
 

@@ -163,7 +163,9 @@ def _time_of(known: EventTime | None, name: str | None, what: str) -> TimeColumn
 
 
 def _connected(
-    left: "Stream", right: "Stream", operator: IntervalJoin | WindowJoin | AsOfJoin | ForwardAsOfJoin
+    left: "Stream",
+    right: "Stream",
+    operator: IntervalJoin | WindowJoin | AsOfJoin | ForwardAsOfJoin,
 ) -> "Stream":
     for stream, side in zip((left, right), operator.sides, strict=True):
         side.check(stream.schema)

@@ -466,7 +466,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class DeletesByKey(Protocol):
-    """A sink that replaces rows by key and can delete them, if it is told so."""
+    """A sink that replaces rows by key, and deletes them where it is given weights."""
 
     @property
     def updates_by(self) -> tuple[str, ...]:

@@ -282,9 +282,9 @@ class Spec(Protocol):
     ``redistribution``, see ``redistribution_of``. One that works by event time has a class
     attribute ``needs_event_time``, and one that assigns watermarks ``makes_event_time``.
     ``output_mode`` is the mode of its output rows, if that is not the mode of its input; with
-    ``upsert`` and ``retract``, ``updates_by`` names the columns of the key, of which there is one
-    row at a time. ``accepts`` are the modes that it takes, see ``modes_taken_by``. ``keeps_keys``:
-    of the rows of a key it makes at most one, with this key.
+    ``upsert`` and ``retract``, ``updates_by`` names the columns of the key: a key has one row at a
+    time. ``accepts`` are the modes that it takes, see ``modes_taken_by``. ``keeps_keys``: a row
+    becomes at most one row, with the same key.
     """
 
     @property

@@ -124,7 +124,8 @@ class MapRows:
     """Replace every row, as a dictionary, by the rows that ``function`` returns for it.
 
     Each of these has exactly the columns of ``schema``, with values that fit their types. Of rows
-    that come and go the function is not given the weight: each row has that of the row before it.
+    that come and go the function is not given the weight: a row has the weight of the row that it
+    is made of.
     """
 
     accepts: ClassVar[frozenset[OutputMode]] = ANY_MODE

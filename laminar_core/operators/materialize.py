@@ -48,7 +48,7 @@ class Materialize:
 
     @property
     def aggregates(self) -> tuple[Aggregate, ...]:
-        """What is kept of each key: its rows, without the key."""
+        """The aggregate that keeps the rows of each key, without the key."""
         rest = tuple(name for name in self.names if name not in self.keys)
         kept = Aggregate("row", None, _ROW, rest) if rest else Aggregate("count", None, _ROW)
         return (kept.over_weights(),)

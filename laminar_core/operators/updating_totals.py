@@ -5,7 +5,7 @@ zero in everything is as if its rows had never come, and is removed. A total can
 way while a row has gone that has yet to come: it is kept, and not emitted until it has rows.
 
 In the changes of a checkpoint a removed total is a row whose count is null, which takes the place
-of older rows of its key. Whoever merges all rows drops it.
+of older rows of its key. A reader that merges all rows drops it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from laminar_core.aggregates.accumulators import (
     require_known_versions,
     with_versions,
 )
-from laminar_core.aggregates.row_groups import as_array
+from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.aggregates.weighted_rows import is_nothing
 from laminar_core.codec.canonical import canonical
 from laminar_core.errors import ErrorCode, IncompatibleStateError
@@ -51,7 +51,7 @@ TOTALS = "totals"
 """The name of the table."""
 OUTPUT_ROWS_MAX = 65_536
 REMOVED_MIN = 1_024
-"""As many removed totals are forgotten at once, and not before they are half of all."""
+"""Removed totals stay in memory until there are more than this, and more than half of all."""
 
 _Mask = npt.NDArray[np.bool_]
 
@@ -79,15 +79,16 @@ class Totals:
 
     @classmethod
     def all_there(cls, rows: pa.Table) -> Self:
-        """Return totals of which none is nothing."""
-        return cls(rows, np.ones(rows.num_rows, np.bool_))
+        """Return totals that all have rows."""
+        everywhere: _Mask = np.ones(len(rows), np.bool_)
+        return cls(rows, everywhere)
 
     @classmethod
     def counted(cls, rows: pa.Table) -> Self:
         """Return totals that are there if they have rows."""
         counts = as_array(rows.column(ROW_COUNT.name)).fill_null(pa.scalar(0, pa.int64()))
-        are_there: _Mask = counts.to_numpy() > 0
-        return cls(rows, are_there)
+        there: Integers = counts.to_numpy()
+        return cls(rows, there > 0)
 
     def mapped(self, results: Callable[[pa.Table], pa.Table]) -> "Totals":
         """Return the results of these rows, one each."""
@@ -228,7 +229,7 @@ class UpdatingTotals:
             self._forget_removed()
 
     def _forget_removed(self) -> None:
-        """Drop rows of removed totals when they are many: whoever has to know of them was told."""
+        """Drop rows of removed totals when they are many: the last cut has them."""
         if self._removed_count > max(REMOVED_MIN, len(self._rows) // 2):
             self._rows.forget(self._without_removed)
             self._removed_count = 0

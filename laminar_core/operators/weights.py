@@ -9,7 +9,7 @@ Rows are equal if all other columns are: nulls are, and floats with equal bits, 
 takes back itself. Inside a struct floats are compared as keys: one zero, one NaN.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -82,7 +82,7 @@ def unweighted(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.drop_columns([WEIGHT])
 
 
-def consolidate(rows: pa.Table | Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+def consolidate(rows: pa.Table | Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Add up the weights of equal rows, and leave out those that add up to zero.
 
     Shapes: at least one batch, all of one schema, which the result has, too. The order of the
@@ -91,7 +91,7 @@ def consolidate(rows: pa.Table | Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     Raises:
         DataError: a weight leaves 32 bits (ARITHMETIC_OVERFLOW).
     """
-    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(list(rows))
+    table = pa.Table.from_batches(rows) if isinstance(rows, Sequence) else rows
     plain = pa.table({name: plain_column(table.column(name)) for name in table.column_names})
     try:
         summed = added_up(plain)

@@ -1,4 +1,4 @@
-"""What is put before a sink that takes one row per key, where rows come and go."""
+"""The operators before a sink that takes one row per key, where rows come and go."""
 
 from typing import TYPE_CHECKING
 

@@ -118,7 +118,7 @@ class History:
         self.weights: Counter[int] = Counter()
         """How often each row of the pool is there, negative if it has gone before it came."""
         self.seen: Counter[Line] = Counter()
-        """What the output is, folded."""
+        """The output, folded."""
 
     def run(self, steps: int) -> None:
         for _ in range(steps):

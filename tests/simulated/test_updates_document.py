@@ -10,7 +10,7 @@ import pytest
 
 from laminar_core.operators import agg
 from laminar_core.operators.weights import WEIGHT
-from laminar_core.pipeline import Pipeline
+from laminar_core.pipeline import Pipeline, Stream
 from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import Job, Row, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
@@ -24,7 +24,7 @@ ORDERS = [
 def program() -> dict:
     section = DOCUMENT.partition("## Streams that update\n")[2].partition("\n## ")[0]
     (text,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    names: dict = {"agg": agg}
+    names: dict = {"agg": agg, "Stream": Stream}
     exec(compile(text, "docs/pipelines.md", "exec"), names)
     return names
 

@@ -21,7 +21,7 @@ from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
 
 pytestmark = pytest.mark.spark
 
-ROWS = 3_000
+ROWS = 2_000
 SOURCE = DatagenSource(
     {"id": Sequence(), "user": UniformInt(0, 200), "amount": UniformInt(1, 6)},
     rows=ROWS,

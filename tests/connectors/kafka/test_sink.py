@@ -15,11 +15,13 @@ from laminar_core.connectors.kafka.sink import KafkaCompression, KafkaSink
 from laminar_core.connectors.kafka.source import KafkaSource
 from laminar_core.connectors.kafka.transaction_committer import STEPS as ENDING
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
+from laminar_core.operators import agg
 from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.jobs import payments, rows_of
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
+from laminar_core.testing.weighted_jobs import totals_of_totals
 from laminar_core.testing.world import ProcessKilledError
 from tests.connectors.kafka.publishing import SCHEMA, read_topic
 from tests.connectors.kafka.writing import NUMBERS, read_all
@@ -132,3 +134,34 @@ def test_a_job_into_a_broker_is_exact_wherever_its_driver_dies(
     # Transactions that are ended show a moment later, when their markers are written.
     assert any(found() == expected for _ in range(100 if delivery == "transaction" else 1))
     assert simulation.store.objects.list(simulation.store.paths.staged) == []
+
+
+@pytest.mark.parametrize("delivery", ["staged", "transaction"])
+def test_a_topic_with_keys_gets_rows_by_key_and_deletions(
+    kafka: str, new_topic: Callable[..., str], delivery
+):
+    """Goal: totals of totals leave in the topic what a batch job would have written."""
+    topic, p = new_topic(2), Pipeline("updates")
+    source = p.source("in", MemorySource(payments(), batch_rows=8), rows_per_second=1_000)
+    of_keys = source.key_by("key").aggregate(
+        "of-keys", agg.count(), agg.sum("value", name="total"), emit="retract"
+    )
+    of_counts = of_keys.key_by("count").aggregate(
+        "of-counts",
+        agg.count(name="keys"),
+        agg.sum("total", name="total"),
+        agg.max("key", name="last_key"),
+    )
+    of_counts.sink(f"out-{topic}", KafkaSink(kafka, topic, key="count", delivery=delivery))
+    Simulation(p.plan(), parallelism=2, checkpoint=CoordinatorConfig(interval_ms=40)).run()
+
+    def found() -> tuple[list[dict], int]:
+        messages = read_topic(kafka, topic)
+        left = dict(messages)  # The newest of each key, as a compacted topic keeps it.
+        rows = [json.loads(value) for value in left.values() if value is not None]
+        return sorted(rows, key=lambda row: row["count"]), sum(v is None for _, v in messages)
+
+    # Transactions that are ended show a moment later, when their markers are written.
+    expected = totals_of_totals(rows_of(payments()))
+    assert any(found()[0] == expected for _ in range(100 if delivery == "transaction" else 1))
+    assert found()[1] > 0

@@ -25,7 +25,7 @@ from laminar_core.testing.jobs import SECOND_US
 pytestmark = pytest.mark.spark
 
 ROWS, KEYS = 1_500, 100
-ROW_US = 250.0
+ROW_US = 3_000.0
 START_US = 1_700_000_000_000_000
 ON = "p.key = a.key"
 
@@ -48,6 +48,7 @@ def opened(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def slow(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows pile up before the joins, and the job lasts long enough for a checkpoint."""
     SystemClock().wait_ms(batch.num_rows * ROW_US / 1000)
     return batch
 
@@ -69,8 +70,9 @@ def job() -> Pipeline:
             auctions, on="key", direction="forward", max_distance="2 seconds", name="forward"
         ),
     }
+    joined["windows"] = joined["windows"].map(slow, name="slow")
     for name, stream in joined.items():
-        stream.map(slow, name=f"slow-{name}").sink(f"out-{name}", CollectSink())
+        stream.sink(f"out-{name}", CollectSink())
     return p
 
 

@@ -22,10 +22,11 @@ from tests.driver.drill.test_drill import drill
 UNALIGNED = CoordinatorConfig(interval_ms=5, alignment_timeout_ms=0)
 SEEDS = range(4)
 ALL_JOBS = {**JOIN_JOBS, **PAIRING_JOBS}
+SAMPLED = [*JOIN_JOBS, *(pytest.param(n, marks=pytest.mark.sampled(3)) for n in PAIRING_JOBS)]
 
 
 def seeds_of(name: str) -> range:
-    """How often a job is run; of the newer ones there are many, and the campaign runs them too."""
+    """Return the seeds of a job; there are many pairing jobs, and the campaign runs them, too."""
     return range(2) if name in PAIRING_JOBS else SEEDS
 
 
@@ -77,7 +78,7 @@ def test_rows_in_flight_on_both_inputs_come_back(name: str) -> None:
     assert inputs[1], inputs
 
 
-@pytest.mark.parametrize("name", ALL_JOBS)
+@pytest.mark.parametrize("name", SAMPLED)
 def test_a_drill_proves_every_table(name: str) -> None:
     _, simulation = killed(name, 2)
     record, _ = drill(simulation)
@@ -87,7 +88,7 @@ def test_a_drill_proves_every_table(name: str) -> None:
     assert join.rows_restored > 0
 
 
-@pytest.mark.parametrize("name", ALL_JOBS)
+@pytest.mark.parametrize("name", SAMPLED)
 def test_crashes_and_other_numbers_of_workers_change_nothing(name: str) -> None:
     disasters = ("rescale", "worker-crash", "rescale")
     settings = [replace(draw(seed, losses=()), disasters=disasters) for seed in seeds_of(name)]

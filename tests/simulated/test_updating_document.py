@@ -96,6 +96,7 @@ def join_job(parallelism: int) -> Job:
     return job
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["merchants", "opening", "latest", "largest", "refunded"])
 def test_results_are_those_that_the_page_says(name: str) -> None:
     build = join_job if name == "refunded" else rows_job(name)

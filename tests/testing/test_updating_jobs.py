@@ -79,6 +79,7 @@ def test_a_drill_proves_every_table(name: str) -> None:
     assert all(one.is_equal for one in stateful)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", UPDATING_JOBS)
 def test_crashes_and_other_numbers_of_workers_change_nothing(name: str) -> None:
     disasters = ("rescale", "worker-crash", "rescale")

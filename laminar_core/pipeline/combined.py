@@ -14,7 +14,7 @@ from laminar_core.pipeline.graph import Input
 from laminar_core.plan.plan import Forward, Keyed
 
 if TYPE_CHECKING:
-    from laminar_core.pipeline.builder import Stream
+    from laminar_core.pipeline.stream import Stream
 
 
 def aggregated(

@@ -9,7 +9,7 @@ from laminar_core.operators.weights import unweighted_schema
 from laminar_core.plan.plan import Keyed
 
 if TYPE_CHECKING:
-    from laminar_core.pipeline.builder import Stream
+    from laminar_core.pipeline.stream import Stream
 
 
 def folded(stream: "Stream", name: str, sink: Sink) -> tuple["Stream", Sink]:

@@ -20,7 +20,7 @@ from laminar_core.state.window_layout import WINDOW_START
 from laminar_core.units import Duration, duration_us, signed_duration_us
 
 if TYPE_CHECKING:
-    from laminar_core.pipeline.builder import Stream
+    from laminar_core.pipeline.stream import Stream
 
 On = str | Sequence[str] | Mapping[str, str]
 """Key columns: one, several, or the left name and the right name of each."""

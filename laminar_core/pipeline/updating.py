@@ -17,7 +17,7 @@ from laminar_core.records.paths import check_operator_id
 from laminar_core.units import Duration, duration_us
 
 if TYPE_CHECKING:
-    from laminar_core.pipeline.builder import Stream
+    from laminar_core.pipeline.stream import Stream
 
 
 def distinct_rows(

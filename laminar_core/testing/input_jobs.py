@@ -21,7 +21,7 @@ from laminar_core.operators.keyed import (
     restored_key_groups,
 )
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.rescaling import Redistribution
 from laminar_core.testing.jobs import (

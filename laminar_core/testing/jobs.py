@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.plan.plan import Plan
 from laminar_core.testing.ledger import Ledger, LedgerSink
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pyarrow as pa
 
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.testing.event_time_jobs import with_late_rows
 from laminar_core.testing.jobs import (
     DELAY,

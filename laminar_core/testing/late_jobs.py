@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.testing.event_time_jobs import with_late_rows
 from laminar_core.testing.jobs import (
     DELAY,

@@ -12,7 +12,7 @@ from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.process.subtask import KeyedState
 from laminar_core.operators.process.values import ValueState
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.testing.jobs import (
     DELAY,
     SECOND_US,

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.testing.aggregate_jobs import AGGREGATE_JOBS
 from laminar_core.testing.enrich_jobs import ENRICH_JOBS
 from laminar_core.testing.event_time_jobs import EVENT_TIME_JOBS, windows_behind_windows_job

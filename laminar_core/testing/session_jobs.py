@@ -6,7 +6,7 @@ from typing import Any
 
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.testing.event_time_jobs import LATE_EVERY, with_late_rows
 from laminar_core.testing.jobs import (
     DELAY,

@@ -9,7 +9,7 @@ from laminar_core.operators import agg
 from laminar_core.operators.base import OutputMode
 from laminar_core.operators.weights import WEIGHT
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.testing.jobs import (
     BuildJob,
     Burden,

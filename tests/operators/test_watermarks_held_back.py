@@ -17,7 +17,7 @@ from laminar_core.operators import agg, windows
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.operators.windows import Window
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.testing.ledger import Ledger, LedgerSink

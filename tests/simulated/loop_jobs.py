@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
 from tests.simulated.simulated_jobs import Job

@@ -15,7 +15,7 @@ import pytest
 
 from laminar_core.driver.events import CheckpointCompleted, GenerationStarted
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import Batch
 from laminar_core.records.manifest import CheckpointManifest

@@ -10,7 +10,7 @@ import pytest
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import BuildJob, Job, Judge, Row, with_ledgers
 from laminar_core.testing.memory_source import MemorySource

@@ -17,7 +17,7 @@ from laminar_core.errors import ErrorCode, JobFailedError, StorageUnavailable
 from laminar_core.operators.base import SubtaskContext
 from laminar_core.operators.stateless import StatelessSubtask
 from laminar_core.pipeline import Pipeline
-from laminar_core.pipeline.builder import Stream
+from laminar_core.pipeline.stream import Stream
 from laminar_core.protocol.alignment_state import Recording
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, DeclineCause

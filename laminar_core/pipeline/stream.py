@@ -420,7 +420,7 @@ class Stream(Lookups):
             raise ConfigurationError(ErrorCode.INVALID_PIPELINE, "key_by needs at least one column")
         return KeyedStream(self, columns)
 
-    def sink(self, name: str, sink: Sink) -> Pipeline:
+    def sink(self, name: str, sink: Sink) -> "Pipeline":
         """Write the rows to ``sink``; whether it can take them is found when the job starts.
 
         For a sink that replaces and deletes rows by key, rows that come and go are kept as state,

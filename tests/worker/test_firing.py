@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from laminar_core.protocol.types import WATERMARK_END_US, EndOfInput, Watermark
 from laminar_core.worker.channels import OUTPUT_QUEUE_BATCHES
+from laminar_core.worker.firing import RESULTS_AT_ONCE
 from laminar_core.worker.inflight import SnapshotLimits
-from laminar_core.worker.operator_chain import RESULTS_AT_ONCE
 from tests.worker.task_bench import Bench, Sum, barrier, batch, rows, unaligned
 
 PIECES = 3 * OUTPUT_QUEUE_BATCHES

@@ -8,7 +8,7 @@ from laminar_core.operators.joins.output import OUTPUT_ROWS_MAX
 from laminar_core.operators.joins.side import JoinSide
 from laminar_core.protocol.types import Batch, ChannelId
 from laminar_core.worker.channels import CREDITS_PER_CHANNEL, OUTPUT_QUEUE_BATCHES
-from laminar_core.worker.operator_chain import RESULTS_AT_ONCE
+from laminar_core.worker.firing import RESULTS_AT_ONCE
 from tests.operators.joins.join_histories import context
 from tests.worker.task_bench import Bench, barrier, unaligned
 

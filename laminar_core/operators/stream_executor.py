@@ -56,6 +56,7 @@ from laminar_core.operators.mapping import MappingReport, mapping_report
 from laminar_core.operators.queries import AggregateQuery
 from laminar_core.operators.running import RunningAggregator
 from laminar_core.operators.stateless import StatelessSubtask
+from laminar_core.operators.updating_totals import UpdatingTotals
 from laminar_core.protocol.types import CheckpointId, Generation
 
 OnChanged = Literal["refuse", "reset"]
@@ -99,7 +100,9 @@ class _QueryState:
             self._stateless.append(filtering.open(context, input_schema))
         self._stateless.append(combining.open(context, input_schema))
         combined = combining.output_schema(input_schema)
-        self._keeper: RunningAggregator | WindowAggregator = keeping.open(context, combined)
+        self._keeper: RunningAggregator | UpdatingTotals | WindowAggregator = keeping.open(
+            context, combined
+        )
 
     def process(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Take a batch; return what follows."""

@@ -224,6 +224,7 @@ KINDS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_state_moves_to_a_new_job(name: str, workers: int, tmp_path: Path) -> None:

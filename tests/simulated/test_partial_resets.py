@@ -149,7 +149,7 @@ def began() -> tuple[Shop, MemoryObjectStore]:
     return shop, objects
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("n", range(1, CALLS + 1))
 def test_it_is_whole_or_nothing_wherever_the_driver_dies(
     n: int, began: tuple[Shop, MemoryObjectStore]

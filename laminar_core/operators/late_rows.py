@@ -125,6 +125,10 @@ class BehindParter:
             self._watermark_us = watermark_us
         return ()
 
+    def output_watermark(self, watermark_us: int) -> int:
+        """Return the watermark: rows are passed on at once, as they are."""
+        return watermark_us
+
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Pin the watermark."""
         del checkpoint_id

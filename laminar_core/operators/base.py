@@ -185,6 +185,19 @@ class HoldsWatermark(Protocol):
 
 
 @runtime_checkable
+class LimitsRows(Protocol):
+    """An operator subtask whose work for a batch may be out of proportion to the rows.
+
+    The runtime then takes a part of the batch, and can cut before the rest. It asks only the first
+    operator of a vertex.
+    """
+
+    def rows_at_once(self, index: int, batch: pa.RecordBatch) -> int:
+        """Return how many rows of this input to take at once, from the first one on: 1 or more."""
+        ...
+
+
+@runtime_checkable
 class TimedSubtask(Protocol):
     """An operator subtask that acts at times of the clock, between two elements of its input."""
 

@@ -24,12 +24,26 @@ import pyarrow as pa
 from laminar_core.aggregates.row_groups import Integers
 from laminar_core.state.named_tables import WEIGHT, added_up
 from laminar_core.state.rows_layout import MATCHED, WEIGHT_TYPE, RowsLayout
-from laminar_core.state.runs import Bounds, Marks, Matches, Run, arranged, joined, living, matches
+from laminar_core.state.runs import (
+    Bounds,
+    Marks,
+    Matches,
+    Run,
+    arranged,
+    first_with,
+    joined,
+    living,
+    matches,
+    most_candidates,
+    upper_halves,
+)
 from laminar_core.state.window_layout import KEY_GROUP
 
 _SIZE_RATIO = 2
 JOINED_BYTES_MAX = 128 * 1024 * 1024
 """Larger runs are not merged: that would block the worker."""
+CANDIDATES_MAX = 2 * 1024 * 1024
+"""Candidates of rows that are probed at once: about 0.2 s, if all of them are pairs."""
 TABLE_BYTES_MAX = 16 * 1024 * 1024
 """About the size of the tables of a snapshot."""
 _HALF_BITS = 32
@@ -167,6 +181,18 @@ class Arrangement:
         pairs = list(zip(keys, self.layout.keys, strict=True))
         for run in self._runs:
             yield from matches(probing, run, pairs, bounds)
+
+    def rows_at_once(self, rows: pa.RecordBatch, keys: Sequence[str]) -> int:
+        """Return how many rows, from the first one on, to probe at once: at least 1.
+
+        They have at most ``CANDIDATES_MAX`` candidates, unless the first one alone has more.
+        """
+        if rows.num_rows * self.row_count <= CANDIDATES_MAX:
+            return max(1, rows.num_rows)
+        upper = upper_halves(rows, keys)
+        if most_candidates(upper, self._runs) <= CANDIDATES_MAX:
+            return rows.num_rows
+        return first_with(upper, self._runs, CANDIDATES_MAX)
 
     def expiring(self, expired_us: int, *, unmarked: bool = False) -> list[Picked]:
         """Return the rows that ``expire(expired_us)`` takes away; ``unmarked``: only such."""

@@ -9,6 +9,7 @@ have equal upper halves of their hashes and times within bounds; then the keys a
 Sorting is two passes over 16 bits each, which numpy does by counting.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -52,6 +53,8 @@ class Run:
     stored_marks: Marks
     bits: int
     starts: npt.NDArray[np.int32]
+    squares: int
+    """The sum of the squares of the number of rows in each bucket."""
     oldest_us: int
     """The time of the oldest row; 0 without rows."""
     newest_us: int
@@ -70,8 +73,7 @@ def arranged(rows: pa.Table, times_us: Integers, layout: RowsLayout) -> Run:
 
     Shapes: ``rows`` has the layout's schema, and ``times_us`` a time for each row.
     """
-    keys = [as_array(rows.column(key)) for key in layout.keys]
-    upper = (hash_columns(keys, rows.num_rows) >> np.uint64(_HALF_BITS)).astype(np.uint32)
+    upper = upper_halves(rows, layout.keys)
     return _sorted(rows, upper, times_us, _unmarked(rows.num_rows))
 
 
@@ -115,7 +117,8 @@ def _sorted(rows: pa.Table, upper: Halves, times_us: Integers, marks: tuple[Mark
     upper, times_us = upper[order], times_us[order]
     bits = max(1, min(len(order).bit_length(), _HALF_BITS))
     buckets = (upper >> np.uint32(_HALF_BITS - bits)).astype(np.int64)
-    starts = np.append(0, np.cumsum(np.bincount(buckets, minlength=1 << bits)))
+    counts = np.bincount(buckets, minlength=1 << bits)
+    starts = np.append(0, np.cumsum(counts))
     expires_us = _expiry_of(rows, times_us)
     return Run(
         rows,
@@ -126,6 +129,7 @@ def _sorted(rows: pa.Table, upper: Halves, times_us: Integers, marks: tuple[Mark
         marks[1][order],
         bits,
         starts.astype(np.int32),
+        int(np.dot(counts, counts)),
         oldest_us=int(times_us.min()) if len(order) else 0,
         newest_us=int(times_us.max()) if len(order) else 0,
         half_us=_middle(expires_us),
@@ -179,7 +183,7 @@ def matches(
     """
     if not len(probe) or not len(run) or not _can_meet(probe, run, bounds):
         return
-    first, count = _candidates(probe, run)
+    first, count = candidates(probe.upper, run)
     for block in _blocks(first, count):
         near = _near(probe, run, block, bounds)
         probing, found = block[0][near], block[1][near]
@@ -209,18 +213,52 @@ def _can_meet(probe: Run, run: Run, bounds: Bounds | None) -> bool:
     return run.newest_us >= oldest_us and run.oldest_us <= newest_us
 
 
-def _candidates(probe: Run, run: Run) -> tuple[Integers, Integers]:
+def most_candidates(upper: Halves, runs: Sequence[Run]) -> int:
+    """Return a number that rows with these hashes have no more candidates than, in all runs.
+
+    It costs little, because it looks only at how many rows are in each bucket: the scalar product
+    of two of such counts is at most the root of the product of their squares.
+    """
+    bits = max(1, min(len(upper).bit_length(), _HALF_BITS))
+    buckets = (upper >> np.uint32(_HALF_BITS - bits)).astype(np.int64)
+    counts = np.bincount(buckets, minlength=1 << bits)
+    squares = int(np.dot(counts, counts))
+    most = 0
+    for run in runs:
+        if run.bits < bits:
+            coarse = counts.reshape(1 << run.bits, -1).sum(axis=1)
+            most += int(np.dot(coarse, np.diff(run.starts)))
+        else:
+            most += math.isqrt(squares * run.squares) + 1
+    return most
+
+
+def first_with(upper: Halves, runs: Sequence[Run], candidates_max: int) -> int:
+    """Return how many rows, from the first one on, have at most so many candidates; at least 1."""
+    counts = np.zeros(len(upper), np.int64)
+    for run in runs:
+        counts += candidates(upper, run)[1]
+    return max(1, int(np.searchsorted(np.cumsum(counts), candidates_max, "right")))
+
+
+def upper_halves(rows: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> Halves:
+    """Return the upper half of the hash of each row's key."""
+    columns = [as_array(rows.column(key)) for key in keys]
+    return (hash_columns(columns, rows.num_rows) >> np.uint64(_HALF_BITS)).astype(np.uint32)
+
+
+def candidates(upper: Halves, run: Run) -> tuple[Integers, Integers]:
     """Return the first row and the number of rows in the bucket of each probing row.
 
     Others in the bucket of a hot key would have all its rows as candidates; they search.
     """
-    bucket = probe.upper >> np.uint32(_HALF_BITS - run.bits)
+    bucket = upper >> np.uint32(_HALF_BITS - run.bits)
     first = run.starts[bucket].astype(np.int64)
     count = run.starts[bucket + np.uint32(1)] - first
     long = np.flatnonzero(count > _LONG_BUCKET)
     if len(long):
-        first[long] = np.searchsorted(run.upper, probe.upper[long], "left")
-        count[long] = np.searchsorted(run.upper, probe.upper[long], "right") - first[long]
+        first[long] = np.searchsorted(run.upper, upper[long], "left")
+        count[long] = np.searchsorted(run.upper, upper[long], "right") - first[long]
     return first, count
 
 

@@ -21,7 +21,7 @@ class Changelog:
     """The uploads of one worker; called from its loop."""
 
     def __init__(self, snapshots: SnapshotWriter, options: StateOptions, clock: Clock) -> None:
-        self._operators: dict[str, IncrementalSubtask] = {}
+        self._operators: dict[str, tuple[Task, IncrementalSubtask]] = {}
         self._snapshots = snapshots
         self._options = options
         self._clock = clock
@@ -32,24 +32,29 @@ class Changelog:
         if not self._options.incremental:
             return
         self._operators = dict(_incremental(tasks))
-        for operator_id, operator in self._operators.items():
+        for operator_id, (_, operator) in self._operators.items():
             chain = restored.own_segments(operator_id)
             if chain is not None:
                 operator.snapshot_changes(_BETWEEN_CHECKPOINTS)
                 self._snapshots.segments.adopt(operator_id, chain)
 
     def turn(self) -> None:
-        """Upload the changes if an upload is due."""
+        """Upload the changes if an upload is due.
+
+        Operators in the middle of a batch have their turn at the next upload, or at the cut.
+        """
         if self._options.snapshots != "changelog" or self._clock.monotonic_ms() < self._next_ms:
             return
-        for operator_id, operator in self._operators.items():
+        for operator_id, (task, operator) in self._operators.items():
+            if task.midway:
+                continue
             pending = operator.snapshot_changes(_BETWEEN_CHECKPOINTS)
             self._snapshots.upload(PendingPart(operator_id, pending, 0.0, operator.merge_tables))
         self._next_ms = self._clock.monotonic_ms() + self._options.changelog_interval_ms
 
 
-def _incremental(tasks: Iterable[Task]) -> Iterator[tuple[str, IncrementalSubtask]]:
+def _incremental(tasks: Iterable[Task]) -> Iterator[tuple[str, tuple[Task, IncrementalSubtask]]]:
     for task in tasks:
         for operator_id, operator in task.parts.operators:
             if isinstance(operator, IncrementalSubtask):
-                yield operator_id, operator
+                yield operator_id, (task, operator)

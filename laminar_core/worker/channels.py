@@ -215,6 +215,11 @@ class InputChannel:
                 ahead.append(element)
         return ahead
 
+    @property
+    def first(self) -> ArrowElement:
+        """The element that ``take`` returns, or a part of."""
+        return self._queue[0]
+
     def take(self, rows_max: int | None = None) -> ArrowElement:
         """Dequeue an element; a batch's credit is returned by the next ``give_back``.
 

@@ -86,26 +86,35 @@ class Chain:
 
     def process(self, batch: pa.RecordBatch, start: int = 0, *, input_index: int = 0) -> None:
         """Run one batch through the operators from ``start`` on, of this input of the first one."""
+        for _ in self.processing(batch, start, input_index=input_index):
+            pass
+
+    def processing(
+        self, batch: pa.RecordBatch, start: int = 0, *, input_index: int = 0
+    ) -> Iterator[None]:
+        """Do the same result by result; nothing else may be done here until it is exhausted."""
         self.rows_passed[start] += batch.num_rows
         if start == len(self._operators):
             self._on_batch(batch)
             return
         self._on_operator(self._ids[start])
-        self._emit_from(start, self._inlets[start](input_index, batch))
+        for result in self._watched(start, self._inlets[start](input_index, batch)):
+            self._pass_on(start, result)
+            yield
 
     def emit(self, position: int, results: Iterable[Emitted]) -> None:
         """Pass on what the operator at ``position`` emits without a batch."""
         self._on_operator(self._ids[position])
-        self._emit_from(position, results)
-
-    def _emit_from(self, position: int, results: Iterable[Emitted]) -> None:
         for result in self._watched(position, results):
-            if isinstance(result, Watermark):
-                self._made(result.time_us, position)
-            elif isinstance(result, Side):
-                self._on_side(self._ids[position], result)
-            else:
-                self.process(result, position + 1)
+            self._pass_on(position, result)
+
+    def _pass_on(self, position: int, result: Emitted) -> None:
+        if isinstance(result, Watermark):
+            self._made(result.time_us, position)
+        elif isinstance(result, Side):
+            self._on_side(self._ids[position], result)
+        else:
+            self.process(result, position + 1)
 
     def _made(self, watermark_us: int, position: int) -> None:
         """Take a watermark that an operator has made of its rows."""
@@ -174,13 +183,23 @@ def _only_input(subtask: OperatorSubtask) -> Inlet:
     return lambda _, batch: subtask.process(batch)
 
 
-class Firing:
-    """An advance of event time, emitted in pieces; no other element is taken until it is over.
+Then = Callable[[float], None]
+"""Called when an element is over, with the milliseconds of work that it took."""
 
-    A large window takes many seconds, and possibly too much memory. So it is emitted one unit of
-    work at a time, as far as the outputs have room. In between the worker serves its queues and
-    sends heartbeats. A rest at a cut belongs before the cut and is emitted first, because its rows
-    are no part of the state any more.
+RESULTS_AT_ONCE = 4
+"""Number of results of a batch that are passed on whether there is room or not.
+
+Most operators have fewer, so their step is over when it returns.
+"""
+
+
+class Firing:
+    """The results of an element, emitted in pieces; no other element is taken until it is over.
+
+    A large window and the pairs of a hot key take many seconds, and possibly too much memory. So
+    they are emitted one unit of work at a time, as far as the outputs have room. In between the
+    worker serves its queues and sends heartbeats. A rest at a cut belongs before the cut and is
+    emitted first, because the state is ahead of it, or in the middle of it.
     """
 
     def __init__(self, chain: Chain, clock: Clock, has_room: Callable[[], bool]) -> None:
@@ -188,35 +207,57 @@ class Firing:
         self._clock = clock
         self._has_room = has_room
         self._rest: Iterator[None] | None = None
-        self._then: Callable[[], None] | None = None
+        self._then: Then | None = None
+        self._at_once = 0
+        """Results that are still passed on without a look at the room or the clock."""
+        self._took_ms = 0.0
+        """Time at work on the present element."""
 
     @property
     def active(self) -> bool:
-        """Whether a part of the advance is left."""
+        """Whether a part is left."""
         return self._rest is not None
 
-    def start(self, watermark_us: int | None, then: Callable[[], None] | None = None) -> None:
+    def start(self, watermark_us: int | None, then: Then | None = None) -> None:
         """Start to advance event time (None: not at all); call ``then`` afterwards."""
-        assert self._rest is None, "one step after the other"
-        self._rest = iter(()) if watermark_us is None else self._chain.advancing(watermark_us)
-        self._then = then
-        self.work()
+        pieces = iter(()) if watermark_us is None else self._chain.advancing(watermark_us)
+        self._begin(pieces, then, at_once=0)
+
+    def take(self, batch: pa.RecordBatch, input_index: int, then: Then) -> None:
+        """Start to process a batch of this input; call ``then`` afterwards."""
+        pieces = self._chain.processing(batch, input_index=input_index)
+        self._begin(pieces, then, at_once=RESULTS_AT_ONCE)
 
     def work(self) -> None:
         """Continue for one unit of work."""
-        until_ms = self._clock.monotonic_ms() + UNIT_MS
-        while self._rest is not None and self._has_room():
-            self._emit_next(self._rest)
-            if self._clock.monotonic_ms() >= until_ms:
-                return
+        self._go_on(in_units=True)
 
     def finish(self) -> None:
         """Emit the rest, whether there is room or not."""
-        while self._rest is not None:
-            self._emit_next(self._rest)
+        self._go_on(in_units=False)
 
-    def _emit_next(self, rest: Iterator[None]) -> None:
-        if next(rest, _OVER) is _OVER:
-            self._rest = None
-            if self._then is not None:
-                self._then()
+    def _begin(self, pieces: Iterator[None], then: Then | None, *, at_once: int) -> None:
+        assert self._rest is None, "one step after the other"
+        self._rest, self._then = pieces, then
+        self._at_once = at_once
+        self.work()
+
+    def _go_on(self, *, in_units: bool) -> None:
+        if self._rest is None:
+            return
+        started_ms = self._clock.monotonic_ms()
+        while self._rest is not None and not (in_units and self._pauses(started_ms)):
+            if next(self._rest, _OVER) is _OVER:
+                self._rest = None
+        self._took_ms += self._clock.monotonic_ms() - started_ms
+        if self._rest is None:
+            then, took_ms = self._then, self._took_ms
+            self._then, self._took_ms, self._at_once = None, 0.0, 0
+            if then is not None:
+                then(took_ms)
+
+    def _pauses(self, started_ms: float) -> bool:
+        if self._at_once > 0:
+            self._at_once -= 1
+            return False
+        return not self._has_room() or self._clock.monotonic_ms() >= started_ms + UNIT_MS

@@ -1,11 +1,13 @@
 """One subtask of a vertex: takes elements from its inputs, one at a time, and processes them.
 
 ``BarrierAligner`` decides the protocol; this module carries its effects out. ``work`` does one unit
-and returns, so that the worker's loop is never blocked for longer than one batch.
+and returns, so that the worker's loop is never blocked for longer than an operator needs for one of
+its results.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, Protocol
 
 import pyarrow as pa
@@ -13,7 +15,13 @@ import pyarrow as pa
 from laminar_core.connectors.formats.letters import LETTERS
 from laminar_core.host.clock import Clock
 from laminar_core.link.wire import ArrowElement
-from laminar_core.operators.base import AnySubtask, IncrementalSubtask, PendingSnapshot, Side
+from laminar_core.operators.base import (
+    AnySubtask,
+    IncrementalSubtask,
+    LimitsRows,
+    PendingSnapshot,
+    Side,
+)
 from laminar_core.plan.plan import SideOutput
 from laminar_core.protocol.alignment import BarrierAligner
 from laminar_core.protocol.alignment_events import (
@@ -38,7 +46,6 @@ from laminar_core.protocol.alignment_events import (
 )
 from laminar_core.protocol.alignment_state import State
 from laminar_core.protocol.types import (
-    NO_CHECKPOINT,
     WATERMARK_END_US,
     AlignmentMode,
     Batch,
@@ -54,12 +61,8 @@ from laminar_core.protocol.types import (
 )
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.protocol.watermarks import WatermarkGate
-from laminar_core.records.manifest import (
-    SLOWEST_CHANNELS_MAX,
-    AlignmentEntry,
-    ChannelAlignment,
-    ChannelEntry,
-)
+from laminar_core.records.manifest import AlignmentEntry, ChannelAlignment, ChannelEntry
+from laminar_core.worker.barrier_waits import BarrierWaits
 from laminar_core.worker.channels import InputChannel
 from laminar_core.worker.inflight import Captured, InflightRecorder, SnapshotLimits
 from laminar_core.worker.operator_chain import Chain, Firing
@@ -206,15 +209,14 @@ class Task:
             self._chain.hold_made_watermarks()
         self.room, self.rows_passed = OutputRoom(parts.outputs, clock), self._chain.rows_passed
         self._firing = Firing(self._chain, clock, self.room.is_there)
+        first = parts.operators[0][1] if parts.operators else None
+        self._limits_rows = first if isinstance(first, LimitsRows) else None
         self.timed = TimedOperators(parts.operators, self._chain, clock)
         self._turn, self._unit = 0, WorkUnit()
         self._pauses = set[Pause]()
         self._renewals: set[str] = set()
         """Operators whose stored files are lost."""
-        self._first_barrier = (NO_CHECKPOINT, 0.0)
-        """(id, monotonic ms) of the first barrier of the newest checkpoint."""
-        self._barriers_reached: dict[ChannelId, float] = {}
-        """Milliseconds from that barrier's arrival until its checkpoint's was reached here."""
+        self._waits = BarrierWaits(clock)
         self._alignment: AlignmentEntry | None = None
         if parts.announced_us is not None:
             announced_us = self._chain.output_watermark(parts.announced_us)
@@ -250,6 +252,11 @@ class Task:
     def protocol_state(self) -> State:
         """The state of its alignment machine, for reports."""
         return self._aligner.state
+
+    @property
+    def midway(self) -> bool:
+        """Whether it is in the middle of an element, so that operators' state may be, too."""
+        return self._firing.active
 
     # --- the unit of work -----------------------------------------------------------------------
 
@@ -301,12 +308,21 @@ class Task:
         for channel in self._in_turn():
             if len(channel) and not self._holds(channel.channel):
                 self._turn = (channel.channel + 1) % len(self.parts.inputs)
-                self._take(channel.channel, channel.take(self._unit.rows_max))
+                self._take(channel.channel, channel.take(self._rows_max(channel)))
                 if self._replay.took():
                     self._firing.finish()
                     self._chain.release_made_watermarks()
                 return True
         return False
+
+    def _rows_max(self, channel: InputChannel) -> int | None:
+        """Return how many rows of the channel's first element to take; None: all."""
+        element, rows_max = channel.first, self._unit.rows_max
+        if self._limits_rows is None or not isinstance(element, Batch):
+            return rows_max
+        rows = element.data if rows_max is None else element.data.slice(0, rows_max)
+        self._computes(self.parts.operators[0][0])
+        return self._limits_rows.rows_at_once(self.parts.input_of.get(channel.channel, 0), rows)
 
     def _holds(self, channel: ChannelId) -> bool:
         return self._aligner.holds(channel) or self._replay.holds(channel)
@@ -326,7 +342,7 @@ class Task:
             case Idle():
                 self._advance(self.parts.gate.mark_idle(channel))
             case CheckpointBarrier():
-                self._note_reached(channel, element.checkpoint_id)
+                self._waits.reached(channel, element.checkpoint_id)
                 self._on(BarrierReached(channel, element))
             case CancelMarker(checkpoint_id):
                 self._on(CancelReceived(channel, checkpoint_id))
@@ -335,16 +351,20 @@ class Task:
                 self._advance(self.parts.gate.end(channel), ends=self.parts.gate.ended)
 
     def _process(self, batch: pa.RecordBatch, input_index: int = 0) -> None:
-        started_ms = self._clock.monotonic_ms()
-        self._chain.process(batch, input_index=input_index)
-        self._unit.took(batch.num_rows, self._clock.monotonic_ms() - started_ms)
+        self._firing.take(batch, input_index, partial(self._unit.took, batch.num_rows))
+        if self.parts.loop is not None:
+            self._firing.finish()  # Its counters take a batch for processed when it was taken.
 
     def _advance(self, watermark_us: int | None, *, ends: bool = False) -> None:
         """Let event time advance; ``ends``: nothing comes after it."""
-        self._firing.start(watermark_us, self._finish if ends else None)
+        self._firing.start(watermark_us, self._ended if ends else None)
 
     def _end(self) -> None:
-        self._firing.start(WATERMARK_END_US, self._finish)
+        self._firing.start(WATERMARK_END_US, self._ended)
+
+    def _ended(self, took_ms: float) -> None:
+        del took_ms
+        self._finish()
 
     def _finish(self) -> None:
         self._broadcast(EndOfInput())
@@ -383,7 +403,7 @@ class Task:
         self._by_channel[channel].arrive(element)
         match element:
             case CheckpointBarrier():
-                self._note_first(element.checkpoint_id)
+                self._waits.arrived(element.checkpoint_id, self._aligner.state.gate.newest_id)
                 self._on(BarrierArrived(channel, element))
             case EndOfInput():
                 self._on(EndArrived(channel))
@@ -392,18 +412,6 @@ class Task:
                 self._decline_if_too_large()
             case _:
                 pass
-
-    def _note_first(self, checkpoint_id: CheckpointId) -> None:
-        """Alignment is counted from the first barrier's arrival."""
-        first_id, _ = self._first_barrier
-        if checkpoint_id > max(first_id, self._aligner.state.gate.newest_id):
-            self._first_barrier = (checkpoint_id, self._clock.monotonic_ms())
-            self._barriers_reached = {}
-
-    def _note_reached(self, channel: ChannelId, checkpoint_id: CheckpointId) -> None:
-        first_id, first_ms = self._first_barrier
-        if checkpoint_id == first_id:
-            self._barriers_reached[channel] = self._clock.monotonic_ms() - first_ms
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
         """Take a snapshot on request of the coordinator; sources cut now."""
@@ -503,10 +511,9 @@ class Task:
         """Barrier out, then the synchronous phase; no record comes in between."""
         now_ms = self._clock.monotonic_ms()
         had_finished = self.finished  # What ends it only now still takes this cut.
-        self._firing.finish()  # It is before the cut: its rows have left the state.
+        self._firing.finish()  # It is before the cut: the state is already ahead of it.
         fired_ms = self._clock.monotonic_ms() - now_ms
-        first_id, first_ms = self._first_barrier
-        waited_ms = now_ms - first_ms if first_id == barrier.checkpoint_id else 0.0
+        waited_ms = self._waits.waited_ms(barrier.checkpoint_id, now_ms)
         if barrier.kind is CheckpointKind.STOP:
             self._pauses.add("stop")
         overtaken = self._inflight.cut(barrier, mode)
@@ -578,21 +585,7 @@ class Task:
         )
 
     def _slowest_channels(self, checkpoint_id: CheckpointId) -> tuple[ChannelAlignment, ...]:
-        """The last ones to bring the barrier; those that the cut overtook have not yet."""
-        if self._first_barrier[0] != checkpoint_id or len(self.parts.inputs) == 1:
+        if len(self.parts.inputs) == 1:
             return ()
-        found = {
-            channel: self._barriers_reached.get(channel)
-            for channel in self._aligner.state.gate.awaited
-            if channel in self.parts.senders
-        }
-        slowest = sorted(found, key=lambda c: (found[c] is not None, -(found[c] or 0.0), c))
-        return tuple(
-            ChannelAlignment(
-                input_id=channel,
-                upstream=self.parts.senders[channel][0],
-                sender=self.parts.senders[channel][1],
-                barrier_ms=found[channel],
-            )
-            for channel in slowest[:SLOWEST_CHANNELS_MAX]
-        )
+        awaited = self._aligner.state.gate.awaited
+        return self._waits.slowest_channels(checkpoint_id, awaited, self.parts.senders)

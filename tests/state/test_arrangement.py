@@ -375,3 +375,21 @@ def test_a_row_with_odd_floats_takes_back_itself() -> None:
     assert [str(row["v"]) for row in left.to_pylist()] == ["-0.0"]
     assert left.column(WEIGHT).to_pylist() == [4]
     assert left.schema.equals(rows.schema)
+
+
+def test_rows_are_probed_at_once_as_far_as_they_have_few_candidates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("laminar_core.state.arrangement.CANDIDATES_MAX", 1_000)
+    held = Arrangement(PLAIN)
+    keys = ("k", "n")
+    cold = table([("cold", n, 1) for n in range(400)]).to_batches()[0]
+    hot = table([("hot", 0, 1)] * 400).to_batches()[0]
+    assert held.rows_at_once(hot, keys) == 400, "nothing is held"
+    added(held, [("hot", 0, 1)] * 300)
+    assert held.rows_at_once(hot, keys) == 3
+    assert held.rows_at_once(cold, keys) == 400
+    added(held, [("hot", 0, 1)] * 2_000)
+    assert held.rows_at_once(hot, keys) == 1, "one row cannot be divided"
+    (mixed,) = table([*(("cold", n, 1) for n in range(50)), *[("hot", 0, 1)] * 9]).to_batches()
+    assert held.rows_at_once(mixed, keys) == 50

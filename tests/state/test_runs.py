@@ -66,7 +66,7 @@ def test_others_in_the_bucket_of_a_hot_key_do_not_look_at_all_its_rows(
         lambda columns, _rows: np.array([upper[k] for k in columns[0].to_pylist()], np.uint64),
     )
     probe, run = run_of(["other"]), run_of(["hot"] * 1_000 + ["other"])
-    _, count = runs._candidates(probe, run)
+    _, count = runs.candidates(probe.upper, run)
     assert count.tolist() == [1]
     assert pairs(probe, run) == {(0, 1_000): 1}
 
@@ -99,3 +99,23 @@ def test_bounds_are_inclusive_and_count_from_the_probing_row() -> None:
 
 def test_there_may_be_no_rows() -> None:
     assert pairs(run_of([]), run_of(["a"])) == pairs(run_of(["a"]), run_of([])) == {}
+
+
+def test_candidates_are_never_more_than_was_said() -> None:
+    """Goal: what is said without a look at the rows is enough, whatever the sizes and the skew."""
+    random = np.random.default_rng(7)
+    for rows, held in ((1, 900), (40, 900), (900, 1), (900, 40), (700, 700), (5, 5)):
+        for hot in (0.0, 0.3, 1.0):
+            keys = [
+                ["hot" if one < hot else str(int(1_000 * one)) for one in random.random(count)]
+                for count in (rows, held, held)
+            ]
+            probe, *others = map(run_of, keys)
+            expected = np.zeros(rows, np.int64)
+            for run in others:
+                expected += runs.candidates(probe.upper, run)[1]
+            assert runs.most_candidates(probe.upper, others) >= expected.sum()
+            for most in (1, 50, 10_000):
+                taken = runs.first_with(probe.upper, others, most)
+                assert taken == 1 or expected[:taken].sum() <= most
+                assert taken == rows or expected[: taken + 1].sum() > most

@@ -57,9 +57,10 @@ class Plain:
 
 
 class FakeTask:
-    """The part of a task that ``follow`` reads."""
+    """The part of a task that a changelog reads."""
 
     def __init__(self, **operators: object) -> None:
+        self.midway = False
         self.parts = self
         self.operators = list(operators.items())
 
@@ -86,8 +87,8 @@ class Worker:
         self.changelog = Changelog(self.writer, options, self.clock)
 
     def follow(self, **chains: tuple[SegmentRef, ...]) -> None:
-        tasks = [FakeTask(plain=Plain(), totals=self.totals)]
-        self.changelog.follow(tasks, FakeRestored(**chains))
+        self.task = FakeTask(plain=Plain(), totals=self.totals)
+        self.changelog.follow([self.task], FakeRestored(**chains))
 
     def turn(self, later_ms: float = INTERVAL_MS) -> list[str]:
         """One turn of the loop; returns the shared files there are then."""
@@ -195,3 +196,13 @@ def test_changes_that_cannot_be_made_end_the_generation() -> None:
     worker.totals.fresh, worker.totals.problem = [1], ArithmeticError("too large")
     worker.turn()
     assert worker.writer.results() == [NotFinished(worker.totals.problem)]
+
+
+def test_changes_are_not_taken_in_the_middle_of_a_batch() -> None:
+    worker = Worker("changelog")
+    worker.follow()
+    worker.task.midway, worker.totals.fresh = True, [1]
+    assert worker.turn() == []
+    worker.task.midway = False
+    assert len(worker.turn()) == 1
+    assert worker.read(worker.checkpoint()) == [1]

@@ -1,4 +1,4 @@
-"""A step of event time that completes much: in pieces, whole before a cut, nothing in between."""
+"""An element that completes much: in pieces, whole before a cut, nothing in between."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -8,6 +8,7 @@ import pyarrow as pa
 from laminar_core.protocol.types import WATERMARK_END_US, EndOfInput, Watermark
 from laminar_core.worker.channels import OUTPUT_QUEUE_BATCHES
 from laminar_core.worker.inflight import SnapshotLimits
+from laminar_core.worker.operator_chain import RESULTS_AT_ONCE
 from tests.worker.task_bench import Bench, Sum, barrier, batch, rows, unaligned
 
 PIECES = 3 * OUTPUT_QUEUE_BATCHES
@@ -110,6 +111,58 @@ def test_what_ends_at_an_overtaking_cut_takes_it_and_had_not_finished_before() -
     ((_, alignment),) = bench.completed
     assert (alignment.finished, alignment.mode) == (False, "unaligned")
     assert bench.trace() == " ".join(["U1", *["2"] * (OUTPUT_QUEUE_BATCHES - 1), "1 wEND END"])
+
+
+class Many(Sum):
+    """A batch of one number becomes so many batches; making one takes ``piece_ms``."""
+
+    def __init__(self, bench: Bench, piece_ms: float) -> None:
+        super().__init__()
+        self.bench = bench
+        self.piece_ms = piece_ms
+
+    def process(self, rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        for _ in range(rows.column("n")[0].as_py()):
+            self.bench.clock.wait_ms(self.piece_ms)
+            yield batch(1)
+
+
+class ManyResults(Bench):
+    """One input, and an operator that makes many batches of one."""
+
+    def __init__(self, piece_ms: float = 0) -> None:
+        super().__init__(inputs=1, parts={"operators": [("sum", Many(self, piece_ms))]})
+
+
+def test_a_batch_with_few_results_is_done_in_one_step_whether_there_is_room_or_not() -> None:
+    bench = ManyResults(piece_ms=50)
+    bench.arrive(0, rows(RESULTS_AT_ONCE - 1), rows(1))
+    bench.output.credits = 0
+    assert bench.task.work()
+    assert not bench.task.midway
+    assert not bench.task.work(), "the next one waits for room"
+
+
+def test_many_results_of_a_batch_wait_for_room_and_the_wait_is_not_its_work() -> None:
+    bench = ManyResults(piece_ms=10)
+    bench.arrive(0, rows(9, 0))
+    bench.output.credits = 0
+    assert bench.task.work()
+    assert bench.task.midway
+    assert not bench.task.work()
+    bench.clock.wait_ms(60_000)
+    bench.flush()
+    units = 0
+    while bench.task.work():
+        units += 1
+        bench.flush()
+    assert units == 3, "two pieces of 10 ms in each"
+    assert bench.trace() == " ".join("1" * 9)
+    bench.arrive(0, rows(9, 0))
+    bench.work()
+    bench.arrive(0, rows(1, 1))
+    assert bench.task.work()
+    assert len(bench.channels[0]) == 1, "45 ms a row: only a part is taken at once"
 
 
 def test_the_pause_at_a_cut_includes_it() -> None:

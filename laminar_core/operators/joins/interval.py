@@ -171,6 +171,10 @@ class IntervalJoiner:
         """The number of rows in memory."""
         return sum(held.row_count for held in self._held)
 
+    def rows_at_once(self, index: int, batch: pa.RecordBatch) -> int:
+        """Return how many rows to take at once, so that a cut need not wait for a hot key."""
+        return self._held[1 - index].rows_at_once(batch, self._spec.sides[index].keys)
+
     def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Keep the rows; yield their pairs, and those that cannot have a partner.
 

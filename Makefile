@@ -47,7 +47,7 @@ SPREAD := --numprocesses auto --dist worksteal
 servers:  ## get the servers that tests run against: Kafka and a schema registry (need Maven), versitygw (needs Go), PostgreSQL
 	@scripts/servers
 
-peers: $(READY)  ## get what `laminar bench kafka-to-kafka` compares with: Spark and Flink with Kafka (needs Maven)
+peers: $(READY)  ## get what `laminar bench kafka-to-kafka` and `joins` compare with: Spark, Flink, Polars, DuckDB (needs Maven)
 	@scripts/peers
 
 s3-server: build/tools/versitygw  ## build a second S3 server that the tests use if it is there (needs Go)

@@ -8,8 +8,11 @@ from benchmarks import (
     backpressure,
     coordination,
     formats,
+    hot_key,
     inflight,
     inflight_recovery,
+    join_operators,
+    joins,
     kafka,
     kafka_to_kafka,
     micro,
@@ -47,6 +50,10 @@ _ALL = {
         Benchmark("aggregation", micro.aggregation),
         Benchmark("sessions", micro.sessions),
         Benchmark("rows", micro.rows),
+        Benchmark("join-operators", join_operators.operators),
+        Benchmark("hot-key", hot_key.hot_key),
+        Benchmark("skew", hot_key.skew),
+        Benchmark("joins", joins.joins),
         Benchmark("snapshot", micro.snapshot),
         *(
             Benchmark(measure.__name__, measure)

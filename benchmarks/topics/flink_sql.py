@@ -1,5 +1,6 @@
 """Flink SQL with the window of ``jobs/payments.py``: the command that starts it, its statements."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 WORKERS = 2
@@ -20,11 +21,14 @@ _INSERT = (
 )
 
 
-def command(java: Path, folder: Path) -> list[str]:
-    """Return the command for Flink's jars below ``folder``; all of it runs in one process."""
+def command(java: Path, folder: Path, more: Sequence[str] = ()) -> list[str]:
+    """Return the command for Flink's jars below ``folder``; all of it runs in one process.
+
+    ``more``: further jars.
+    """
     opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED]
     opened.append("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
-    jars = f"{folder}/pyflink/lib/*:{folder}/jars/*"
+    jars = ":".join([f"{folder}/pyflink/lib/*", f"{folder}/jars/*", *more])
     program = Path(__file__).with_name("FlinkSql.java")
     return [str(java), "-Xmx2g", *opened, "-cp", jars, str(program)]
 

@@ -2,7 +2,7 @@
 
 A listener is foreign code: it may print to a full disk or a closed pipe, or have a bug. None of
 that may end a job, so the runtime accepts only isolated listeners, and the types enforce it. It may
-also wait, for a terminal that Ctrl-S holds or a pipe that nobody reads. A driver that waited with
+also wait, for a terminal that Ctrl-S holds or a pipe without a reader. A driver that waited with
 it would take no checkpoint and send no heartbeat, so it gets a thread of its own.
 """
 

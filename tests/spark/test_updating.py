@@ -14,7 +14,7 @@ from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
 
 pytestmark = pytest.mark.spark
 
-ROWS = 1_500
+ROWS = 800
 QUERIES = {
     "best": """
         SELECT id, key, value, place FROM (

@@ -12,26 +12,26 @@ class BarrierWaits:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._first = (NO_CHECKPOINT, 0.0)
+        self._first_barrier = (NO_CHECKPOINT, 0.0)
         """(id, monotonic ms) of the first barrier of the newest checkpoint."""
-        self._reached: dict[ChannelId, float] = {}
+        self._barriers_reached: dict[ChannelId, float] = {}
         """Milliseconds from that barrier's arrival until its checkpoint's was reached here."""
 
     def arrived(self, checkpoint_id: CheckpointId, newest_id: CheckpointId) -> None:
         """Note a barrier. ``newest_id``: the newest checkpoint for which the task has cut."""
-        if checkpoint_id > max(self._first[0], newest_id):
-            self._first = (checkpoint_id, self._clock.monotonic_ms())
-            self._reached = {}
+        if checkpoint_id > max(self._first_barrier[0], newest_id):
+            self._first_barrier = (checkpoint_id, self._clock.monotonic_ms())
+            self._barriers_reached = {}
 
     def reached(self, channel: ChannelId, checkpoint_id: CheckpointId) -> None:
         """Note that everything before a barrier of this channel has been processed."""
-        first_id, first_ms = self._first
+        first_id, first_ms = self._first_barrier
         if checkpoint_id == first_id:
-            self._reached[channel] = self._clock.monotonic_ms() - first_ms
+            self._barriers_reached[channel] = self._clock.monotonic_ms() - first_ms
 
     def waited_ms(self, checkpoint_id: CheckpointId, now_ms: float) -> float:
         """Return how long ago the first barrier of this checkpoint came; 0 if none has come."""
-        first_id, first_ms = self._first
+        first_id, first_ms = self._first_barrier
         return now_ms - first_ms if first_id == checkpoint_id else 0.0
 
     def slowest_channels(
@@ -41,9 +41,13 @@ class BarrierWaits:
         senders: Mapping[ChannelId, tuple[str, int]],
     ) -> tuple[ChannelAlignment, ...]:
         """Return the last ones to bring the barrier; those that the cut overtook have not yet."""
-        if self._first[0] != checkpoint_id:
+        if self._first_barrier[0] != checkpoint_id:
             return ()
-        found = {channel: self._reached.get(channel) for channel in awaited if channel in senders}
+        found = {
+            channel: self._barriers_reached.get(channel)
+            for channel in awaited
+            if channel in senders
+        }
         slowest = sorted(found, key=lambda c: (found[c] is not None, -(found[c] or 0.0), c))
         return tuple(
             ChannelAlignment(

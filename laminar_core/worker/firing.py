@@ -9,6 +9,9 @@ from laminar_core.worker.operator_chain import Chain
 from laminar_core.worker.slicing import UNIT_MS
 from laminar_core.worker.timed import TimedOperators
 
+Then = Callable[[float], None]
+"""Called when an element is over, with the milliseconds of work that it took."""
+
 RESULTS_AT_ONCE = 4
 """Number of results of a batch that are passed on whether there is room or not.
 
@@ -36,26 +39,26 @@ class Firing:
         self._timed = timed
         self.waits = False
         """Whether it goes on only after rows that wait in an operator have left it."""
-        self.took_ms = 0.0
-        """Time at work on the present element, or on the last one."""
         self._rest: Iterator[bool] | None = None
-        self._then: Callable[[], None] | None = None
+        self._then: Then | None = None
         self._advances = False
         """Whether event time advances; else a batch is processed."""
         self._at_once = 0
         """Results that are still passed on without a look at the room or the clock."""
+        self._took_ms = 0.0
+        """Time at work on the present element."""
 
     @property
     def active(self) -> bool:
         """Whether a part is left."""
         return self._rest is not None
 
-    def start(self, watermark_us: int | None, then: Callable[[], None] | None = None) -> None:
+    def start(self, watermark_us: int | None, then: Then | None = None) -> None:
         """Start to advance event time (None: not at all); call ``then`` afterwards."""
         pieces = iter(()) if watermark_us is None else self._chain.advancing(watermark_us)
         self._begin(pieces, then, advances=True)
 
-    def take(self, batch: pa.RecordBatch, input_index: int, then: Callable[[], None]) -> None:
+    def take(self, batch: pa.RecordBatch, input_index: int, then: Then) -> None:
         """Start to process a batch of this input; call ``then`` afterwards."""
         pieces = self._chain.processing(batch, input_index=input_index)
         self._begin(pieces, then, advances=False)
@@ -72,12 +75,10 @@ class Firing:
         """Emit the rest, whether there is room or not, up to where it waits."""
         self._go_on(in_units=False)
 
-    def _begin(
-        self, pieces: Iterator[bool], then: Callable[[], None] | None, *, advances: bool
-    ) -> None:
+    def _begin(self, pieces: Iterator[bool], then: Then | None, *, advances: bool) -> None:
         assert self._rest is None, "one step after the other"
         self._rest, self._then, self._advances = pieces, then, advances
-        self._at_once, self.took_ms = 0 if advances else RESULTS_AT_ONCE, 0.0
+        self._at_once = 0 if advances else RESULTS_AT_ONCE
         self.work()
 
     def _go_on(self, *, in_units: bool) -> bool:
@@ -92,10 +93,16 @@ class Firing:
             acted = True
             if step is _OVER:
                 self._rest = None
-        self.took_ms += self._clock.monotonic_ms() - started_ms
-        if self._rest is None and self._then is not None:
-            self._then()
+        self._took_ms += self._clock.monotonic_ms() - started_ms
+        if self._rest is None:
+            self._end()
         return acted
+
+    def _end(self) -> None:
+        then, took_ms = self._then, self._took_ms
+        self._then, self._took_ms, self._at_once, self._advances = None, 0.0, 0, False
+        if then is not None:
+            then(took_ms)
 
     def _pauses(self, started_ms: float) -> bool:
         if self._at_once > 0:

@@ -7,6 +7,7 @@ its results.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, Protocol
 
 import pyarrow as pa
@@ -352,19 +353,20 @@ class Task:
                 self._advance(WATERMARK_END_US if again else risen_us, ends=ends)
 
     def _process(self, batch: pa.RecordBatch, input_index: int = 0) -> None:
-        def processed() -> None:
-            self._unit.took(batch.num_rows, self._firing.took_ms)
-
-        self._firing.take(batch, input_index, processed)
+        self._firing.take(batch, input_index, partial(self._unit.took, batch.num_rows))
         if self.parts.loop is not None:
             self._firing.finish()  # Its counters take a batch for processed when it was taken.
 
     def _advance(self, watermark_us: int | None, *, ends: bool = False) -> None:
         """Let event time advance; ``ends``: nothing comes after it."""
-        self._firing.start(watermark_us, self._finish if ends else None)
+        self._firing.start(watermark_us, self._ended if ends else None)
 
     def _end(self) -> None:
-        self._firing.start(WATERMARK_END_US, self._finish)
+        self._firing.start(WATERMARK_END_US, self._ended)
+
+    def _ended(self, took_ms: float) -> None:
+        del took_ms
+        self._finish()
 
     def _finish(self) -> None:
         self._broadcast(EndOfInput())

@@ -207,6 +207,10 @@ class UpdatingJoiner(JoinSubtask):
         """The number of rows given up so far because they were old."""
         return self._progress.expired_row_count
 
+    def rows_at_once(self, index: int, batch: pa.RecordBatch) -> int:
+        """Return how many rows to take at once, so that a cut need not wait for a hot key."""
+        return self._held[1 - index].rows.rows_at_once(batch, self._spec.sides[index].keys)
+
     def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Keep the rows, or take them away; yield what this changes.
 

@@ -122,6 +122,12 @@ def left_alone(left: Row) -> dict:
     return {name: joined(left, None)[name] for name in LEFT_SCHEMA.names}
 
 
+def emitted(*parts: pa.RecordBatch | Side) -> list[tuple]:
+    """Return the numbers of the rows of each pair; rows of side outputs are left out."""
+    main = [part for part in parts if isinstance(part, pa.RecordBatch)]
+    return [(row["id"], row.get("u")) for part in main for row in part.to_pylist()]
+
+
 class History:
     """An operator in some subtasks; ``times`` are the event-time columns of its result.
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
-from laminar_core.operators.base import Side, Snapshot
+from laminar_core.operators.base import Snapshot
 from laminar_core.operators.joins.as_of import NEWEST, AsOfJoin
 from laminar_core.operators.joins.side import JoinSide
 from laminar_core.operators.joins.waiting import AsOfHow
@@ -26,6 +26,7 @@ from tests.operators.joins.join_histories import (
     batch,
     context,
     counted,
+    emitted,
     joined,
 )
 
@@ -102,11 +103,6 @@ def test_many_rows_are_joined_as_pandas_joins_them() -> None:
         for mine, theirs in zip(wanted["n_x"], wanted["n_y"], strict=True)
     }
     assert sum(theirs is not None for theirs in found.values()) > 1_000
-
-
-def emitted(*parts: pa.RecordBatch | Side) -> list[tuple]:
-    main = [part for part in parts if isinstance(part, pa.RecordBatch)]
-    return [(row["id"], row["u"]) for part in main for row in part.to_pylist()]
 
 
 def test_a_row_waits_until_its_time_has_passed_and_of_one_time_the_greatest_is_taken() -> None:

@@ -24,6 +24,7 @@ from tests.operators.joins.join_histories import (
     batch,
     context,
     counted,
+    emitted,
     joined,
 )
 
@@ -93,10 +94,6 @@ def test_many_rows_are_joined_as_pandas_joins_them() -> None:
         for mine, theirs in zip(wanted["n_x"], wanted["n_y"], strict=True)
     }
     assert 1_000 < sum(theirs is not None for theirs in found.values()) < 3_500
-
-
-def emitted(*parts: pa.RecordBatch) -> list[tuple]:
-    return [(row["id"], row["u"]) for part in parts for row in part.to_pylist()]
 
 
 def test_a_row_leaves_when_the_time_of_its_partner_has_passed() -> None:

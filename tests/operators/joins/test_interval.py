@@ -24,6 +24,7 @@ from tests.operators.joins.join_histories import (
     batch,
     context,
     counted,
+    emitted,
     joined,
     left_alone,
 )
@@ -126,11 +127,6 @@ def test_results_are_those_of_pairs_until_the_time_of_each_row(
     for row in history.output:
         row.pop("until", None)
     assert counted(history.output) == expected(spec, *history.accepted, are_close)
-
-
-def emitted(*parts: pa.RecordBatch | Side) -> list[tuple]:
-    main = [part for part in parts if isinstance(part, pa.RecordBatch)]
-    return [(row["id"], row["u"]) for part in main for row in part.to_pylist()]
 
 
 def test_a_pair_comes_with_its_second_row_and_a_lonely_row_when_it_expires() -> None:

@@ -23,6 +23,7 @@ from tests.operators.joins.join_histories import (
     batch,
     context,
     counted,
+    emitted,
     joined,
     left_alone,
 )
@@ -121,10 +122,6 @@ def test_results_are_those_of_all_pairs_in_each_window(
         lags_us=lags_us,
     ).run(steps)
     assert counted(history.output) == expected(spec, history)
-
-
-def emitted(*parts: pa.RecordBatch) -> list[tuple]:
-    return [(row["id"], row.get("u")) for part in parts for row in part.to_pylist()]
 
 
 def test_a_pair_comes_at_once_and_a_lonely_row_when_its_window_ends() -> None:

@@ -57,11 +57,15 @@ class FlatMapBatches:
     ``sides``: the columns of each side output, by name.
     """
 
-    accepts: ClassVar[frozenset[OutputMode]] = ANY_MODE
     operator_id: str
     function: BatchesFunction
     schema: pa.Schema | None = None
     sides: Mapping[str, pa.Schema] = field(default_factory=dict[str, pa.Schema])
+
+    @property
+    def accepts(self) -> frozenset[OutputMode]:
+        """Return the streams that it takes: rows of a side output have no weights."""
+        return ANY_MODE - {"retract"} if self.sides else ANY_MODE
 
     def describe(self) -> JsonObject:
         """Return name and source of the function."""

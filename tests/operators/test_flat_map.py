@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import OperatorSpec, Side, Snapshot, SubtaskContext
+from laminar_core.operators.base import (
+    OperatorSpec,
+    Side,
+    Snapshot,
+    SubtaskContext,
+    modes_taken_by,
+)
 from laminar_core.operators.flat_map import FlatMapBatches, MapRows
 from laminar_core.protocol.types import CheckpointId, Generation
 
@@ -80,6 +86,15 @@ def test_rows_go_to_side_outputs_that_are_declared() -> None:
     assert side.rows.equals(aside)
     with pytest.raises(ConfigurationError, match="flat_map 'f' returned rows for the side output"):
         list(subtask.process(batch))
+
+
+def test_rows_that_come_and_go_are_not_taken_where_some_go_aside() -> None:
+    """Goal: a row that goes does not come to a side output as one that comes."""
+    plain, divided = (
+        FlatMapBatches("f", lambda rows: rows, sides=sides)
+        for sides in ({}, {"aside": pa.schema([])})
+    )
+    assert modes_taken_by(plain) - modes_taken_by(divided) == {"retract"}
 
 
 def test_results_are_made_one_at_a_time() -> None:

@@ -459,7 +459,7 @@ class SavepointWriter:
         stored = rows.append_column(KEY_GROUP, column).select(wanted.names).cast(wanted)
         merging = spec.merge if isinstance(spec, WithLateRows) else spec
         if isinstance(merging, RunningAggregate | WindowAggregate):
-            stored = with_versions(stored, merging.layout(*inputs).accumulators)
+            stored = with_versions(stored, merging.layout(inputs[0]).accumulators)
         return stored.take(pa.array(np.argsort(stored.column(KEY_GROUP).to_numpy(), kind="stable")))
 
     # --- sources --------------------------------------------------------------------------------

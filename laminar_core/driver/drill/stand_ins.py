@@ -37,6 +37,7 @@ from laminar_core.operators.base import (
     Side,
     Snapshot,
     Spec,
+    StateTable,
     Subtask,
     SubtaskContext,
     output_watermark_of,
@@ -47,6 +48,7 @@ from laminar_core.operators.loops import LoopHead
 from laminar_core.plan.plan import Plan, Vertex
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.content import Content, content_of
+from laminar_core.state.named_tables import layout_of
 from laminar_core.state.rescaling import Redistribution
 from laminar_core.store.staging import StagingArea
 
@@ -132,8 +134,8 @@ class ProvenOperator(_Proven[OperatorSpec]):
         """Open the operator."""
         subtask = self.spec.open(context, input_schema)
         if isinstance(subtask, IncrementalSubtask):
-            return ProvenIncrementalSubtask(subtask)
-        return ProvenSubtask(subtask)
+            return ProvenIncrementalSubtask(subtask, self.describe())
+        return ProvenSubtask(subtask, self.describe())
 
 
 class ProvenMultiInput(_Proven[MultiInputSpec]):
@@ -152,15 +154,19 @@ class ProvenMultiInput(_Proven[MultiInputSpec]):
         """Open the operator."""
         subtask = self.spec.open(context, *inputs)
         if isinstance(subtask, IncrementalSubtask):
-            return ProvenIncrementalInputs(subtask)
-        return ProvenInputs(subtask)
+            return ProvenIncrementalInputs(subtask, self.describe())
+        return ProvenInputs(subtask, self.describe())
 
 
 class _ProvenState:
-    """Takes a snapshot right after the restore, before any row, and reports its content."""
+    """Takes a snapshot right after the restore, before any row, and reports its content.
 
-    def __init__(self, subtask: Subtask) -> None:
+    Rows that only say that a key has nothing do not count, as in what is read of a checkpoint.
+    """
+
+    def __init__(self, subtask: Subtask, description: JsonObject) -> None:
         self._subtask = subtask
+        self._description = description
         self._restored: Content | None = None
 
     @property
@@ -184,8 +190,14 @@ class _ProvenState:
         """Restore, and look at once at what there is."""
         self._subtask.restore([_without_proof(snapshot) for snapshot in snapshots])
         tables = self._subtask.snapshot(CheckpointId(1))().tables
-        contents = (content_of([table.rows], table.name) for table in tables)
+        contents = (content_of([self._present(table)], table.name) for table in tables)
         self._restored = sum(contents, Content())
+
+    def _present(self, table: StateTable) -> pa.Table:
+        if not table.name:
+            return table.rows
+        layout = layout_of(table.name, table.rows.schema, self._description)
+        return layout.present_rows(table.rows)
 
     def proven(self, pending: PendingSnapshot) -> PendingSnapshot:
         """Add what was restored to the properties."""
@@ -206,24 +218,28 @@ class _ProvenState:
 class ProvenSubtask(_ProvenState):
     """A subtask with one input that reports its restored state."""
 
-    def __init__(self, subtask: OperatorSubtask) -> None:
-        super().__init__(subtask)
+    def __init__(self, subtask: OperatorSubtask, description: JsonObject) -> None:
+        super().__init__(subtask, description)
         self.process = subtask.process
 
 
 class ProvenInputs(_ProvenState):
     """A subtask with several inputs that reports its restored state."""
 
-    def __init__(self, subtask: MultiInputSubtask) -> None:
-        super().__init__(subtask)
+    def __init__(self, subtask: MultiInputSubtask, description: JsonObject) -> None:
+        super().__init__(subtask, description)
         self.process_input = subtask.process_input
 
 
 class _ProvenChanges(_ProvenState):
     """The report of an operator with incremental snapshots."""
 
-    def __init__(self, subtask: Any) -> None:  # noqa: ANN401 - it is an IncrementalSubtask, too
-        super().__init__(subtask)
+    def __init__(  # The subtask is an IncrementalSubtask, too.
+        self,
+        subtask: Any,  # noqa: ANN401
+        description: JsonObject,
+    ) -> None:
+        super().__init__(subtask, description)
         self._incremental: IncrementalSubtask = subtask
 
     def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:

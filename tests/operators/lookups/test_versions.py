@@ -199,7 +199,7 @@ def test_a_snapshot_has_one_table_and_needs_event_time_only_to_forget() -> None:
     list(looker.process_input(1, right([("a", 1, 1), ("b", 1, 4)])))
     (whole,) = looker.snapshot(CheckpointId(1))().tables
     (changes,) = looker.snapshot_changes(CheckpointId(1))().tables
-    assert (whole.name, whole.rows.num_rows, changes.rows.num_rows) == (NEWEST, 1, 2)
+    assert (whole.name, whole.rows.num_rows, changes.rows.num_rows) == (NEWEST, 2, 2)
     assert spec.state_tables(LEFT, RIGHT) == {NEWEST: changes.rows.schema}
     (merged,) = looker.merge_tables(NEWEST, [changes.rows, changes.rows], None)
     assert merged.num_rows == 2

@@ -15,6 +15,7 @@ from laminar_core.spark.session import open_session
 
 pytest_plugins = [
     "pytester",
+    "tests.early",
     "tests.objectstore.s3_fixtures",
     "tests.sampling",
     "tests.servers.fixtures",

@@ -33,6 +33,8 @@ from tests.spark.kill_campaign.watching import Sensor, name_of
 from tests.spark.processes import marked
 from tests.store.stores import claim, open_job
 
+pytestmark = pytest.mark.early
+
 SAMPLE = (
     Cell(Kind.WORKER, Phase.CUT, Act.KILL),
     Cell(Kind.JVM, Phase.COMMIT, Act.KILL),

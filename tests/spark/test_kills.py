@@ -20,7 +20,7 @@ from laminar_core.jobs.payments import pipeline
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from tests.spark.jobs_under_test import Driver, SmallJob
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.early, pytest.mark.spark]
 
 WORKER_KILLS = 16
 DRIVER_KILLS = 4

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from random import Random
 
 import pytest
@@ -36,6 +37,7 @@ def watched(job: Job, simulation: Simulation) -> History:
     return History(simulation, simulation.objects, job.ledgers, Random(0))
 
 
+@cache
 def reports(*losses: str) -> list[SeedReport]:
     settings = [replace(draw(seed), disasters=(), losses=losses) for seed in SEEDS]
     return [simulate_setting(setting, SCENARIOS[setting.scenario]) for setting in settings]

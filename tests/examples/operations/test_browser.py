@@ -18,7 +18,10 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pins import Pins
 from tests.store.stores import JOB, claim, complete
 
-pytestmark = pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser()))
+pytestmark = [
+    pytest.mark.early,
+    pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
+]
 
 UP_MS_MAX = 60_000
 CONFIG = """

@@ -16,6 +16,8 @@ from verification.brokers.place import Place
 from verification.servers.fault_proxy import FaultKind
 from verification.servers.kafka_requests import KafkaRequest
 
+pytestmark = pytest.mark.early
+
 END = (KafkaRequest.END_TRANSACTION,)
 COMMIT = (KafkaRequest.COMMIT_OFFSETS,)
 PRODUCE = (KafkaRequest.PRODUCE,)

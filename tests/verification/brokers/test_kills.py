@@ -15,9 +15,10 @@ from verification.brokers.place import Place
 from verification.brokers.relay import WORKER_STEPS
 from verification.brokers.strikes import Strike
 
+pytestmark = pytest.mark.early
+
 REPRESENTATIVE = [
     KillCase(0, "staged", "driver", Strike("marker-sent", "dies", 2)),
-    KillCase(1, "staged", "driver", Strike("begun", "sleeps", 2), workers=1),
     KillCase(2, "staged", "worker", Strike("pre-committed", "dies", 2)),
     KillCase(3, "transaction", "driver", Strike("half-ended", "sleeps", 1)),
     KillCase(4, "transaction", "worker", Strike("written", "sleeps", 2)),

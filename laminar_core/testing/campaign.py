@@ -257,7 +257,7 @@ class _Run:
         world = self.simulation.world
         for violation in violations:
             world.note("CHECK", f"{violation.check}: {violation.problem}")
-        return SeedReport(
+        report = SeedReport(
             setting=self._setting,
             violations=violations,
             hits=dict(sorted(self.disasters.hits.items())),
@@ -268,6 +268,8 @@ class _Run:
             digest=crc32(str(world.digest).encode(), world.trace.digest()),
             trace=tuple(world.trace.lines()),
         )
+        self.simulation.close()
+        return report
 
     def _violations(self) -> Iterator[Violation]:
         try:

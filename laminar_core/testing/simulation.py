@@ -27,6 +27,7 @@ from laminar_core.testing.driver_process import SimulatedDriver
 from laminar_core.testing.network import Network
 from laminar_core.testing.observed_store import ObservedStore, StoreCall
 from laminar_core.testing.places import Place, directory
+from laminar_core.testing.worker_process import WorkerProcess
 from laminar_core.testing.world import TURNS_MAX, ProcessKilledError, World
 
 JOB = "simulated"
@@ -116,6 +117,12 @@ class Simulation:
             except ProcessKilledError:
                 continue
         raise AssertionError(f"{drivers_max} drivers were killed")
+
+    def close(self) -> None:
+        """Kill the workers that still run, such as those of a driver that sleeps."""
+        for process in self.world.processes:
+            if isinstance(process, WorkerProcess):
+                process.kill()
 
     def _open_store(self, process: str, lives: Callable[[], bool]) -> CheckpointStore:
         def observe(call: StoreCall) -> None:

@@ -84,6 +84,11 @@ class World:
         return self.clock.monotonic_ms()
 
     @property
+    def processes(self) -> tuple[Process, ...]:
+        """The processes that have not ended."""
+        return tuple(self._processes)
+
+    @property
     def deserted(self) -> bool:
         """Whether no process is left."""
         return not self._processes

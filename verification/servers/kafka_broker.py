@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+import psutil
+
 from laminar_core.host.clock import SystemClock
 from laminar_core.spark.jvm import ensure_java
 from verification.servers.certificates import make_certificates
@@ -160,6 +162,19 @@ class KafkaBroker:
         """Let a frozen broker go on."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+
+    def fill_disk(self) -> None:
+        """Let none of its files grow, as on a full disk. It ends at its next write."""
+        assert self._process is not None
+        process = psutil.Process(self._process.pid)
+        _, most = process.rlimit(psutil.RLIMIT_FSIZE)
+        process.rlimit(psutil.RLIMIT_FSIZE, (1, most))
+
+    def wait(self) -> None:
+        """Wait until it has ended by itself."""
+        assert self._process is not None
+        self._process.wait(START_SECONDS_MAX)
+        self._process = None
 
     def limit_client(self, client_id: str, limits: Mapping[str, int]) -> None:
         """Throttle clients of this name: ``producer_byte_rate``, ``consumer_byte_rate`` and so on.

@@ -20,6 +20,9 @@ from laminar_core.host.clock import Clock, SystemClock
 TopicRight = Literal["read", "write"]
 
 REQUEST_SECONDS_MAX = 20
+_ATTEMPTS = 4
+"""Attempts within that time, each with a client of its own. With KRaft, each answer of a broker may
+name another one as the controller, and one client in eight then waited for it in vain."""
 _MOMENT_MS = 100
 _IS_NOT_THERE_YET = frozenset(
     {
@@ -39,10 +42,13 @@ class Cluster:
         self._connection = connection
         self._clock = clock or SystemClock()
         self._reports = ClientReports(connection)
-        settings: dict[str, Any] = {"log_level": 0, **connection.client_settings()}
+        self._admin = self._client()
+
+    def _client(self) -> AdminClient:
+        settings: dict[str, Any] = {"log_level": 0, **self._connection.client_settings()}
         settings["error_cb"] = self._reports.note
-        with explained("opening a client", connection):
-            self._admin = AdminClient(settings)
+        with explained("opening a client", self._connection):
+            return AdminClient(settings)
 
     def __enter__(self) -> Self:
         return self
@@ -59,11 +65,21 @@ class Cluster:
             ConfigurationError: they may not be described, or one of ``rights`` is missing.
             StorageUnavailable: no broker answered.
         """
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._topics(names, rights)
+            except StorageUnavailable:
+                self._admin = self._client()
+        return self._topics(names, rights)
+
+    def _topics(
+        self, names: Collection[str], rights: Collection[TopicRight]
+    ) -> dict[str, TopicFacts]:
         doing = f"describing {', '.join(names)}"
         asked = self._admin.describe_topics(
             TopicCollection(list(names)),
             include_authorized_operations=bool(rights),
-            request_timeout=REQUEST_SECONDS_MAX,
+            request_timeout=REQUEST_SECONDS_MAX / _ATTEMPTS,
         )
         found: dict[str, TopicFacts] = {}
         for name, answer in asked.items():

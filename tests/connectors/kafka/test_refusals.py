@@ -19,8 +19,8 @@ from verification.brokers.relay_run import RelayRun
 from verification.servers.kafka_broker import KafkaBroker
 
 LIMITS = {"producer_byte_rate": 1_000, "consumer_byte_rate": 5_000}
-QUICK = {"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "500"}
-"""Settings with which a broker that is gone is missed soon, and one on a busy machine is not."""
+QUICK = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+"""Settings with which a broker that is gone is missed soon."""
 REMEDY = "raise max.message.bytes of the topic"
 WAITING_MAX = 3
 GIVES_UP = {"message.timeout.ms": 5_000}

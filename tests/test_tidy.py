@@ -42,14 +42,14 @@ def tree_of(module: str) -> ast.Module:
 
 
 def broken(modules: Iterable[str], rule: Callable[[str], object]) -> dict[str, object]:
-    """Modules of which a rule has something to say, and what it says."""
+    """Return the modules that break a rule, each with what the rule found."""
     return {module: said for module in modules if (said := rule(module))}
 
 
 def unexpected(
     modules: Iterable[str], expected: Iterable[str], find: Callable[[str], object]
 ) -> dict[str, object]:
-    """Modules in which something is found that is not expected there, or the other way round."""
+    """Return the modules with unexpected findings, and those that lack an expected one."""
     found = broken(modules, find)
     missing = dict.fromkeys({*expected} - found.keys(), "nothing is found here any more")
     return {m: what for m, what in found.items() if m not in {*expected}} | missing

@@ -460,8 +460,8 @@ def _decimal_average(
 ) -> pa.ChunkedArray:
     """Divide with digits to spare, then round half away from zero, as Spark does.
 
-    Unless ``checked``, what does not fit is null: no average of values leaves its type, but one of
-    rows of which some have gone before they came.
+    Unless ``checked``, what does not fit is null. An average of values always fits; while some rows
+    have gone before they came, the sum and the count belong to different rows, and it may not.
     """
     some = call_function("max_element_wise", [counts, pa.scalar(1)])  # Then the sum is null.
     rounding = RoundOptions(result.scale, "half_towards_infinity")

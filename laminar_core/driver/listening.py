@@ -63,6 +63,9 @@ class BackgroundListener:
         self._listener = listener
         self._events: SimpleQueue[JobEvent | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="laminar-listener", daemon=True)
+
+    def start(self) -> None:
+        """Begin to pass events on. A job that could not be started leaves no thread behind."""
         self._thread.start()
 
     @property

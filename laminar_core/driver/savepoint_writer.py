@@ -451,7 +451,9 @@ class SavepointWriter:
         """Return the rows with their key groups, as a checkpoint has them."""
         spec, inputs = self._stateful(operator_id)
         wanted = spec.state_tables(*inputs)[table]
-        divided = [key for key in keys if key != EXPIRES]  # A timer is told by its time as well.
+        divided = [
+            key for key in keys if key != EXPIRES
+        ]  # It identifies a timer, and does not divide.
         groups = [
             key_groups_of(batch, divided, self._plan.max_parallelism) for batch in rows.to_batches()
         ]

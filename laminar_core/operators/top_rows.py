@@ -1,9 +1,9 @@
 """The first rows of each key in some order: the largest ten, or the last one.
 
-Rows are only added, so a row that has fallen out never comes back, and the state is as many rows
-per key as are wanted. They are one value per key: a list of rows, in their order. For each batch,
-the rows that fall out and those that come in are emitted, with weights; or, if one row per key is
-wanted, the row that replaces the earlier one.
+Rows are only added, so a row that has fallen out never comes back, and the state is at most
+``count`` rows per key. They are one value per key: a list of rows, in their order. For each batch,
+the rows that fall out and those that come in are emitted, with weights; or, if ``replaces`` is set,
+the row that replaces the earlier one.
 
 Rows that are equal in the columns of the order are compared by all columns, because the order in
 which they come does not survive a restart.

@@ -30,6 +30,7 @@ class StreamingJob:
         self._listener = listener
         self._result: Future[JobResult] = Future()
         self._thread = threading.Thread(target=self._run, name="laminar-supervisor", daemon=True)
+        listener.start()
         self._thread.start()
 
     def _run(self) -> None:

@@ -121,7 +121,7 @@ def newest_are(expected: Sequence[Row]) -> Judge:
 
 
 def _either(with_weights: Judge, without: Judge) -> Judge:
-    """Return a judge of two outputs, of which one has weights."""
+    """Return a judge of two outputs; the rows of one have weights."""
 
     def judge(rows: list[Row], rows_late: int) -> Iterator[str]:
         if not rows:

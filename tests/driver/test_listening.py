@@ -175,6 +175,7 @@ class Waits:
 def test_a_driver_does_not_wait_for_its_listener_and_loses_no_event_but_progress() -> None:
     listener = Waits()
     told = BackgroundListener(isolated(listener))
+    told.start()
     told(FLOWING)
     listener.is_held.wait()
     for at_ms in range(2, 2 * WAITING_MAX):
@@ -192,6 +193,7 @@ def test_a_driver_does_not_wait_for_its_listener_and_loses_no_event_but_progress
 
 def test_a_listener_in_the_background_that_raises_is_counted() -> None:
     told = BackgroundListener(isolated(Raises(ValueError())))
+    told.start()
     told(FLOWING)
     told.close()
     assert told.failures == 1

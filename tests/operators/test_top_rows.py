@@ -147,7 +147,7 @@ def test_a_later_row_replaces_the_last_one_and_an_older_one_does_not() -> None:
 
 @pytest.mark.parametrize("ttl_us", [None, 60])
 def test_the_state_does_not_exceed_its_bound(ttl_us: int | None) -> None:
-    """Goal: a hundred times the rows of the bound come; each key keeps as many as are wanted."""
+    """Goal: a hundred times as many rows come, and no key keeps more than ``count``."""
     drawn, subtask = random.Random(5), opened(top(ttl_us))
     for time_us in range(0, 6_000, 40):
         keys = range(80) if ttl_us is None else range(2 * time_us, 2 * time_us + 80)

@@ -102,7 +102,7 @@ def test_there_may_be_no_rows() -> None:
 
 
 def test_candidates_are_never_more_than_was_said() -> None:
-    """Goal: what is said without a look at the rows is enough, whatever the sizes and the skew."""
+    """Goal: the estimate from bucket sizes is never too low, whatever the sizes and the skew."""
     random = np.random.default_rng(7)
     for rows, held in ((1, 900), (40, 900), (900, 1), (900, 40), (700, 700), (5, 5)):
         for hot in (0.0, 0.3, 1.0):

@@ -17,6 +17,7 @@ from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.testing.input_jobs import INPUT_JOBS, PairRows, RowPairer, pairs_job
 from laminar_core.testing.jobs import Job
 from laminar_core.testing.simulation import Simulation
+from laminar_core.testing.worker_process import WorkerProcess
 from laminar_core.testing.world import ProcessKilledError
 from laminar_core.worker.task import Task
 
@@ -98,6 +99,13 @@ def killed(seed: int) -> tuple[Job, Simulation]:
     with pytest.raises(ProcessKilledError):
         simulation.run()
     return job, simulation
+
+
+def test_a_simulation_that_is_closed_has_no_workers_with_open_files() -> None:
+    _, simulation = killed(0)
+    assert [one for one in simulation.world.processes if isinstance(one, WorkerProcess)]
+    simulation.close()
+    assert not [one for one in simulation.world.processes if isinstance(one, WorkerProcess)]
 
 
 def newest(simulation: Simulation) -> CheckpointManifest:

@@ -31,7 +31,7 @@ class ColumnRename(NamedTuple):
     now: str
 
     def __str__(self) -> str:
-        """Return what is said in messages."""
+        """Return the text for messages."""
         return f"{self.operator_id}.{self.before} cannot be renamed to {self.now}"
 
 

@@ -66,7 +66,7 @@ class Enrich:
         return pa.schema([*input_schema, *self.schema])
 
     def side_outputs(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
-        """Return the columns of rows whose calls failed, if they are wanted."""
+        """Return the side output of rows whose calls failed, if ``on_error`` asks for one."""
         if self.on_error != "side":
             return {}
         return {FAILED: input_schema.append(pa.field(ERROR, pa.string()))}

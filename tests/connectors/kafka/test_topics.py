@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from laminar_core.connectors.kafka import cluster, topics
 from laminar_core.connectors.kafka.connection import KafkaConnection
@@ -24,6 +25,28 @@ def test_a_name_that_is_not_possible_is_no_broker_that_is_silent(kafka: str):
     with pytest.raises(ConfigurationError, match="has no topic a b") as unknown:
         topics.require_topic(KafkaConnection(kafka), "a b")
     assert unknown.value.code is ErrorCode.NO_SUCH_TOPIC
+
+
+class FirstInVain(cluster.Cluster):
+    """Its first client waits for a broker that never answers."""
+
+    clients = 0
+
+    def _client(self) -> AdminClient:
+        self.clients += 1
+        if self.clients == 1:
+            return AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+        return super()._client()
+
+
+def test_a_client_that_waits_in_vain_is_followed_by_another_one(
+    kafka: str, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cluster, "REQUEST_SECONDS_MAX", 8)
+    name = new_topic()
+    with FirstInVain(KafkaConnection(kafka)) as asked:
+        assert list(asked.topics([name])) == [name]
+        assert asked.clients == 2
 
 
 def test_a_broker_that_is_not_there_is_named(monkeypatch):

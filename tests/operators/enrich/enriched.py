@@ -29,7 +29,7 @@ def rows(*numbers: int) -> pa.RecordBatch:
 
 
 class Service:
-    """Answers when it is told to; a call is known by its first number."""
+    """A service that answers on request; each call is known by its first number."""
 
     def __init__(self) -> None:
         self.open: dict[int, asyncio.Future] = {}

@@ -110,7 +110,7 @@ def moment(time_us: int | None) -> datetime | None:
 
 
 def joined(left: Row | None, right: Row | None) -> dict:
-    """Return the joined row of two rows, of which one may be missing."""
+    """Return the joined row of a left and a right row; one of them may be None."""
     key, time_us, number = left or (None, None, None)
     mine = [number, key, moment(time_us), None if number is None else float(number)]
     key, time_us, number = right or (None, None, None)

@@ -5,7 +5,7 @@ READY := .venv/.ready
 SOURCES := laminar_core jobs resources sensors orchestration verification examples tests benchmarks scripts typings
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kafka demo-ops test test-all test-jvm test-oldest check docs audit bench campaign kill-campaign lock ui servers peers s3-server clean
+.PHONY: help setup demo demo-kafka demo-ops test test-all test-jvm test-oldest hosts soak check docs audit bench campaign kill-campaign lock ui servers peers s3-server clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,13 +22,13 @@ $(READY): requirements.lock requirements-jvm.lock pyproject.toml scripts/setup
 demo: $(READY)  ## payments per merchant, killed three times, compared with a Spark batch query
 	@$(BIN)/python -m examples.exactly_once
 
-demo-ops: $(READY)  ## payments under dagster dev: slow, killed, damaged; sensors and schedules see to it
-	@$(BIN)/python -m examples.operations
+demo-ops: $(READY)  ## payments under dagster dev: slow, killed, damaged; sensors and schedules see to it (KEEP=1: Dagster stays open)
+	@$(BIN)/python -m examples.operations $(if $(KEEP),--keep)
 
 demo-kafka: $(READY)  ## payments from a real Kafka broker; broker, workers and driver are killed (needs make servers)
 	@$(BIN)/python -m examples.kafka_to_kafka
 
-test: $(READY)  ## the whole test suite, in up to four processes (TESTS="-n0 tests/cli -x": a part, in one)
+test: $(READY)  ## the whole test suite, in up to five processes (TESTS="-n0 tests/cli -x": a part, in one)
 	@$(BIN)/python -m pytest $(SPREAD) $(TESTS)
 
 test-all: $(READY)  ## the test suite with every case of the tests that `make test` samples
@@ -44,8 +44,8 @@ test-oldest: $(READY)  ## the tests of Spark, Arrow and connectors with the olde
 # what another one still has.
 SPREAD := --numprocesses auto --dist worksteal
 
-servers:  ## get the servers that tests run against: Kafka and a schema registry (need Maven), versitygw (needs Go), PostgreSQL
-	@scripts/servers
+servers: $(READY)  ## get the servers that tests run against: Kafka and a schema registry (need Maven), versitygw (needs Go), PostgreSQL
+	@scripts/servers; status=$$?; $(BIN)/python -m verification.servers.archive_making; exit $$status
 
 peers: $(READY)  ## get what `laminar bench kafka-to-kafka` and `joins` compare with: Spark, Flink, Polars, DuckDB (needs Maven)
 	@scripts/peers
@@ -55,6 +55,13 @@ s3-server: build/tools/versitygw  ## build a second S3 server that the tests use
 VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 build/tools/versitygw:
 	@GOBIN="$(CURDIR)/build/tools" go install $(VERSITYGW)
+
+hosts: $(READY)  ## a stream over several hosts on this machine: links cut, hosts frozen, power lost (needs root; ALL=1: all of it)
+	@LAMINAR_HOSTS=$${LAMINAR_HOSTS:-required} $(BIN)/python -m pytest --numprocesses 0 -p no:cacheprovider \
+		tests/hosts tests/verification/hosts $(if $(ALL),--all-cases) $(TESTS)
+
+soak: $(READY)  ## random faults of hosts and links (needs root; MINUTES=60 SEED=1), as JSON
+	@$(BIN)/python -m verification.hosts.soak --minutes $(MINUTES) --seed $(SEED)
 
 check: $(READY)  ## formatting, lint, types, import contracts, house rules, documentation, licences, advisories
 	@$(BIN)/ruff check $(SOURCES)
@@ -127,7 +134,7 @@ lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
 	@$(BIN)/uv pip compile pyproject.toml $(OLDEST) $(LOCK_OPTIONS) --output-file requirements-oldest.lock
 
 # The lower bounds themselves, and below them what was newest when they were locked.
-OLDEST := --resolution lowest-direct --extra dagster --extra jvm --extra kafka --extra kafka-avro --extra kafka-transaction --extra metrics --extra rocksdb --extra s3 --extra test
+OLDEST := --resolution lowest-direct --extra dagster --extra jvm --extra kafka --extra kafka-avro --extra kafka-transaction --extra kubernetes --extra metrics --extra rocksdb --extra s3 --extra test
 LOCK_OPTIONS := --quiet --upgrade --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 PRINT_JVM_EXTRA := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['jvm'], sep='\n')
 

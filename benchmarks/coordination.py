@@ -16,6 +16,7 @@ from laminar_core.driver.listening import NOBODY
 from laminar_core.driver.publication import JobIdentity
 from laminar_core.host.clock import ManualClock
 from laminar_core.link.messages import (
+    GreetingsMissing,
     Register,
     SnapshotAck,
     ToCoordinator,
@@ -23,6 +24,7 @@ from laminar_core.link.messages import (
     decode_to_worker,
     encode,
 )
+from laminar_core.link.versions import own_versions
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator import initial, step
@@ -150,6 +152,7 @@ class _Cluster:
         self._coordinator = Coordinator(parts, self._link, background, ManualClock(), NOBODY)
         self._sequence = 0
         self._say(self._register)
+        self._say(self._greeted)
         self._coordinator.turn()
 
     def checkpoint_cpu_s(self) -> float:
@@ -180,7 +183,12 @@ class _Cluster:
             endpoint=f"ipc://{worker}",
             public_key="",
             claim_sha256=None,
+            versions=own_versions(),
+            open_files_max=None,
         )
+
+    def _greeted(self, worker: int) -> ToCoordinator:
+        return GreetingsMissing(generation=self._generation, worker=worker, senders=())
 
     def _acknowledge(self, worker: int) -> ToCoordinator:
         entries = tuple(

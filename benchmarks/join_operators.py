@@ -1,7 +1,10 @@
 """The joins by themselves: one subtask in one process, without exchange and without Spark."""
 
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter, process_time
 
 import numpy as np
@@ -12,7 +15,10 @@ from laminar_core.operators.base import Emitted, MultiInputSpec, Side, SubtaskCo
 from laminar_core.operators.joins.as_of import AsOfJoin
 from laminar_core.operators.joins.interval import IntervalJoin
 from laminar_core.operators.joins.side import JoinSide
+from laminar_core.plan.state_options import MEMORY_BYTES_MIN
 from laminar_core.protocol.types import CheckpointId, Generation, Watermark
+from laminar_core.state.chunks import MemoryBackend, StateBackend
+from laminar_core.state.rocks_chunks import RocksBackend
 
 BATCH_ROWS = 131_072
 BATCHES = 12
@@ -26,13 +32,17 @@ _MILLION = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A join, and the keys that it gets. ``prototype``: million rows a second of the prototype."""
+    """A join, and the keys that it gets. ``prototype``: million rows a second of the prototype.
+
+    ``memory_bytes``: rows are in RocksDB, with so much memory; None: in memory.
+    """
 
     name: str
     spec: MultiInputSpec
     keys: int
     prototype: float
     strings: bool = False
+    memory_bytes: int | None = None
 
     def schema(self, value: str) -> pa.Schema:
         """Return the columns of a side."""
@@ -46,6 +56,7 @@ LOADS = (
     Load("interval_100k", _INTERVAL, 100_000, 2.4),
     Load("interval_100k_strings", _INTERVAL, 100_000, 1.6, strings=True),
     Load("interval_1m", _INTERVAL, 1_000_000, 3.4),
+    Load("interval_100k_rocksdb", _INTERVAL, 100_000, 2.4, memory_bytes=MEMORY_BYTES_MIN),
     Load("as_of_100k", _AS_OF, 100_000, 3.1),
     Load("as_of_1m", _AS_OF, 1_000_000, 2.0),
 )
@@ -59,8 +70,25 @@ def operators() -> list[Result]:
 
 def measured(load: Load, rows: int = BATCH_ROWS, batches: int = BATCHES) -> Iterator[Result]:
     """Yield rows a second, results a row, rows held, and what a cut costs."""
+    with _backend(load) as backend:
+        yield from _measured(load, backend, rows, batches)
+
+
+@contextmanager
+def _backend(load: Load) -> Iterator[StateBackend]:
+    if load.memory_bytes is None:
+        yield MemoryBackend()
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        backend = RocksBackend(Path(folder) / "state", load.memory_bytes)
+        yield backend
+        backend.close()
+
+
+def _measured(load: Load, backend: StateBackend, rows: int, batches: int) -> Iterator[Result]:
     sides = [load.schema("amount"), load.schema("price")]
-    subtask = load.spec.open(SubtaskContext("join", 0, 1, 128, Generation(1)), *sides)
+    context = SubtaskContext("join", 0, 1, 128, Generation(1), backend)
+    subtask = load.spec.open(context, *sides)
     seconds: list[float] = []
     results = 0
     for turn in range(batches):

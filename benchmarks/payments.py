@@ -55,7 +55,8 @@ def _seconds(spark: SparkSession, path: str, interval: Duration | None) -> float
     output, store = dataset.fresh("output"), dataset.fresh("store")
     checkpoint = CheckpointConfig(str(store), interval=interval)
     job = pipeline(path, str(output))
-    return _timed(lambda: job.run(spark, checkpoint=checkpoint, run=RunConfig(workers=WORKERS)))
+    run = RunConfig(workers=WORKERS)
+    return _timed(lambda: job.run(spark, checkpoint=checkpoint, run=run, progress=False))
 
 
 def _batch_seconds(spark: SparkSession, path: str) -> float:

@@ -12,6 +12,7 @@ from laminar_core.driver.checkpointing import CoordinatorParts
 from laminar_core.driver.coordinator_thread import CoordinatorThread
 from laminar_core.driver.events import JobEvent
 from laminar_core.driver.execution import Collected
+from laminar_core.driver.left_applications import ApplicationEnding
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.host.clock import SystemClock
 from laminar_core.link.transport import (
@@ -20,6 +21,7 @@ from laminar_core.link.transport import (
     ZmqWorkerTransport,
 )
 from laminar_core.records.manifest import Owner
+from laminar_core.records.spark_application import SparkApplication
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.owner import this_process
 from laminar_core.worker.deployment import Deployment
@@ -49,9 +51,18 @@ class ThreadCluster:
         """Return the identity of this process."""
         return this_process()
 
+    def application(self) -> None:
+        """Return None: no cluster manager keeps anything for it."""
+
+    def end_application(self, application: SparkApplication) -> ApplicationEnding:
+        """Return that it is gone: there is no cluster manager."""
+        del application
+        return ApplicationEnding("gone")
+
     can_be_renewed = False
 
     slots = None
+    slot_holders = ""
 
     def check(self, parallelism: int) -> tuple[JobEvent, ...]:
         """Accept any number of workers."""

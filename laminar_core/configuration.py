@@ -27,10 +27,11 @@ from pydantic import (
 from laminar_core.codec.arrow import Compression
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.recovery.acceptance import parse_acceptance
-from laminar_core.driver.recovery.partial_reset import parse_reset_from
 from laminar_core.driver.recovery.renaming import Rename
+from laminar_core.driver.recovery.stated_positions import ResetFrom
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.link.addresses import Listening, Ports, is_unspecified, no_address
 from laminar_core.link.transport import TransportKind
 from laminar_core.options import NONE, Flag, Options, Setting, problem_of, sections_of, settings_of
 from laminar_core.plan.state_options import (
@@ -41,7 +42,8 @@ from laminar_core.plan.state_options import (
 )
 from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
 from laminar_core.retention.config import RetentionConfig
-from laminar_core.spark.conditions import SparkFacts, master_of, refuse_unsuitable
+from laminar_core.spark.conditions import master_of, refuse_unsuitable
+from laminar_core.spark.facts import SparkFacts
 from laminar_core.state.segment_chain import SEGMENTS_MAX
 from laminar_core.units import (
     Duration,
@@ -87,6 +89,16 @@ def _http_endpoint(value: str | None) -> str | None:
     if value is not None and not value.startswith(("http://", "https://")):
         raise ValueError(f"must begin with http:// or https://, not {value!r}; gRPC is not spoken")
     return value
+
+
+def _advertised(value: str | None) -> str | None:
+    if value is not None and is_unspecified(value):
+        raise ValueError(no_address(value))
+    return value
+
+
+def _ports(value: str | None) -> str | None:
+    return None if value is None else str(Ports.parse(value))
 
 
 def _settings_of_spark(value: object) -> object:
@@ -211,8 +223,8 @@ class StateConfig(Options):
     compression: Annotated[MaybeCompression, Flag("--state-compression")] = None
     """Compression of state in the store."""
     backend: Annotated[BackendName, Flag("--state-backend")] = "memory"
-    """Where the running job keeps the state of windows: in memory, or on disk with rocksdb, where
-    it may be larger than memory.
+    """Where the running job keeps the rows of state: in memory, or on disk with rocksdb, where
+    they may be larger than memory.
     """
     memory: Annotated[
         Size, _at_least(f"{MEMORY_BYTES_MIN >> 20}MiB", size_bytes), Flag("--state-memory")
@@ -239,10 +251,14 @@ class SupervisionOptions(Options):
 
     start_timeout: Duration = "2 minutes"
     """Workers that have not restored their state after this time are started again."""
+    connect_timeout: Duration = "20 seconds"
+    """Workers that do not all reach each other within this time are started again."""
     silence_timeout: Annotated[Duration, _at_least("3 seconds", duration_ms)] = "30 seconds"
     """A worker counts as dead if the driver has received nothing from it for this time."""
     progress_timeout: Duration = "30 minutes"
     """A worker that needs longer for one batch counts as hung, and the job is restarted."""
+    link_timeout: Annotated[Duration, _at_least("3 seconds", duration_ms)] = "30 seconds"
+    """A connection between two workers may be away for this time; then the job is restarted."""
     longest_outage: MaybeDuration = None
     """Time for which the job may be down without losing output. A start is refused if a sink cannot
     keep output for so long, for example because its transactions expire; none: the start only
@@ -257,8 +273,10 @@ class SupervisionOptions(Options):
         """Return how long workers may take, in milliseconds."""
         return Deadlines(
             register_ms=duration_ms(self.start_timeout),
+            connect_ms=duration_ms(self.connect_timeout),
             silence_ms=duration_ms(self.silence_timeout),
             progress_ms=duration_ms(self.progress_timeout),
+            link_ms=duration_ms(self.link_timeout),
         )
 
 
@@ -283,6 +301,24 @@ class NetworkOptions(Options):
     """
     require_encryption: bool = False
     """Refuse to start if others on the network could read the rows or the workers' key."""
+    bind_address: MaybeText = None
+    """Address at which driver and workers listen, or a network such as 10.0.0.0/8: each host's own
+    address in it; none: spark.driver.bindAddress for the driver, and the address of its host name
+    for a worker.
+    """
+    advertised_address: Annotated[MaybeText, AfterValidator(_advertised)] = None
+    """Address or name at which workers reach the driver; none: spark.driver.host."""
+    ports: Annotated[MaybeText, AfterValidator(_ports)] = None
+    """Ports at which driver and workers listen, such as 41000-41099; none: any free port."""
+
+    @property
+    def listening(self) -> Listening:
+        """Where driver and workers listen; the advertised address is the driver's."""
+        return Listening(
+            bind=self.bind_address or "",
+            advertised=self.advertised_address or "",
+            ports=None if self.ports is None else Ports.parse(self.ports),
+        )
 
 
 class MetricsOptions(Options):
@@ -318,6 +354,10 @@ class SparkOptions(Options):
         default_factory=dict
     )
     """Settings of Spark."""
+    ship: bool = False
+    """Send Laminar, and the modules beside the program, to the workers' hosts, which need not have
+    them. What is compiled, such as pyarrow, numpy and pyzmq, has to be there.
+    """
 
     def master_for(self, workers: int) -> str:
         """Return the master that was asked for, by option or by setting, or this host.
@@ -357,7 +397,8 @@ class StartOptions(Options):
     """
     reset_from: tuple[str, ...] = Field(default=(), strict=False)
     """Reset only what hangs together with the operators of reset_state, and continue the rest: say
-    SOURCE=beginning of each source of that part. Needs --reason.
+    SOURCE=beginning of each source of that part, or where else to begin: of Kafka earliest, latest,
+    a time or offsets. Needs --reason.
     """
     skip_bad: tuple[str, ...] = Field(default=(), strict=False)
     """Leave out one message, as SOURCE:SPLIT:OFFSET; the error line shows it."""
@@ -391,7 +432,7 @@ class StartOptions(Options):
         for text, parse in (
             *((text, parse_acceptance) for text in self.accept),
             *((text, Rename.parse) for text in self.rename),
-            *((text, parse_reset_from) for text in self.reset_from),
+            *((text, ResetFrom.parse) for text in self.reset_from),
         ):
             try:
                 parse(text)

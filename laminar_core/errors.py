@@ -12,11 +12,12 @@ because codes are only ever added.
     ├── CorruptCheckpointError   a stored object is damaged: fall back to an older checkpoint
     ├── CheckpointDeclined       this checkpoint is lost, the job goes on
     ├── FencedError              a newer generation owns the job: exit quietly
-    ├── LinkBrokenError          a connection between workers broke: restart from a checkpoint
+    ├── LinkBrokenError          a connection between workers stayed away: restart from a checkpoint
     ├── JobFailedError           the restart strategy gave up
     └── ProtocolError            a bug of ours: crash
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 __all__ = [
@@ -63,6 +64,9 @@ class ErrorCode(StrEnum):
     NO_SUCH_TOPIC = "no-such-topic"
     BROKER_ACCESS_DENIED = "broker-access-denied"
     STORE_NOT_SHARED = "store-not-shared"
+    NOT_IMPORTABLE = "not-importable"
+    VERSIONS_DIFFER = "versions-differ"
+    LOOPBACK_ADDRESS = "loopback-address"
 
     NO_SUCH_SAVEPOINT = "no-such-savepoint"
     TARGET_NOT_EMPTY = "target-not-empty"
@@ -127,6 +131,8 @@ class ErrorCode(StrEnum):
     NO_PROGRESS = "no-progress"
     LINK_BROKEN = "link-broken"
     SLOW_START = "slow-start"
+    WORKERS_UNREACHABLE = "workers-unreachable"
+    NO_FREE_PORT = "no-free-port"
     CANCELLED = "cancelled"
     DUPLICATE_BARRIER = "duplicate-barrier"
     OUT_OF_ORDER = "out-of-order"
@@ -142,7 +148,7 @@ class LaminarError(Exception):
         super().__init__(message)
         self.code = code
 
-    def __reduce__(self) -> tuple[type["LaminarError"], tuple[ErrorCode, str]]:
+    def __reduce__(self) -> tuple[type["LaminarError"], tuple[object, ...]]:
         """Keep the code when Spark carries the exception from a worker to the driver."""
         return type(self), (self.code, str(self))
 
@@ -189,8 +195,26 @@ class FencedError(LaminarError):
     exit_code = 6
 
 
+@dataclass(frozen=True, slots=True)
+class BrokenLink:
+    """A connection on which nothing of ``sender`` arrives at ``receiver``; both are workers."""
+
+    sender: int
+    sender_host: str
+    receiver: int
+    receiver_host: str
+
+
 class LinkBrokenError(LaminarError):
-    """A connection between two workers broke, and frames were lost with it. A restart heals it."""
+    """A connection between two workers stayed away for too long. ``links`` are those it may be."""
+
+    def __init__(self, code: ErrorCode, message: str, links: tuple[BrokenLink, ...] = ()) -> None:
+        super().__init__(code, message)
+        self.links = links
+
+    def __reduce__(self) -> tuple[type["LaminarError"], tuple[object, ...]]:
+        """Keep the links, too."""
+        return type(self), (self.code, str(self), self.links)
 
 
 class JobFailedError(LaminarError):
@@ -215,11 +239,21 @@ _DATA_CODES = {
     ErrorCode.TOO_MANY_BAD_ROWS,
     ErrorCode.NOT_ENCODABLE,
 }
-_CONFIGURATION_CODES = {ErrorCode.STORE_NOT_SHARED}
+_CONFIGURATION_CODES = {
+    ErrorCode.STORE_NOT_SHARED,
+    ErrorCode.NOT_IMPORTABLE,
+    ErrorCode.VERSIONS_DIFFER,
+    ErrorCode.LOOPBACK_ADDRESS,
+}
+
+
+def is_refusal(code: ErrorCode) -> bool:
+    """Return whether a worker that fails with this code cannot run on its host as it stands."""
+    return code in _CONFIGURATION_CODES
 
 
 def error_for(code: ErrorCode, message: str) -> LaminarError:
     """Return the exception for a failure that a worker reported by its code."""
-    if code in _CONFIGURATION_CODES:
+    if is_refusal(code):
         return ConfigurationError(code, message)
     return DataError(code, message) if code in _DATA_CODES else JobFailedError(code, message)

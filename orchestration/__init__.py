@@ -10,6 +10,7 @@ with needs_extra("dagster", "Dagster definitions"):
         SchedulePolicy,
         StreamSpec,
     )
+    from laminar_core.resources.output_partitions import OutputPartitions
     from laminar_core.sensors.alerting.alerts import Alert
     from laminar_core.sensors.policy import AlertPolicy
 
@@ -17,6 +18,7 @@ __all__ = [
     "Alert",
     "AlertPolicy",
     "CheckpointPolicy",
+    "OutputPartitions",
     "PriceTable",
     "SchedulePolicy",
     "StreamSpec",

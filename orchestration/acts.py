@@ -5,14 +5,16 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import dagster as dg
 from pydantic import Field, ValidationError
 
 from laminar_core.errors import LaminarError
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.spec import StreamSpec
-from laminar_core.resources.names import ACTS_ON_TAG, StreamJob, job_name
+from laminar_core.resources.locked_database import until_unlocked
+from laminar_core.resources.names import ACT_TAG, ACTS_ON_TAG, STREAM_FIELD, StreamJob
 
 CheckpointNumber = Annotated[int, Field(ge=1)]
 
@@ -20,7 +22,8 @@ _RUNTIME_S_MAX = 6 * 3600
 """Enough to read, copy or restore much state; a run that hangs can be terminated with force."""
 _MARGIN_S = 1800
 
-_STARTS = {"start", "recovery", "recover", "rollback", "rescale", "import_savepoint"}
+_STARTS = {"run", "start", "recover", "rollback", "rescale", "import_savepoint"}
+HOUSEKEEPING: tuple[StreamJob, ...] = ("retention", "drill", "audit", "orphans", "costs")
 _TEMPORARY_HOME = ".tmp_dagster_home_"
 
 
@@ -37,8 +40,41 @@ class ActForm(dg.Config):
 F = TypeVar("F", bound=dg.Config)
 
 
+def form_schema(form: type[F], group: Group) -> dg.Shape:
+    """Return the config of a shared job: the stream, one of the group's, and then the form.
+
+    A group with a single stream needs no choice.
+    """
+    names = [spec.name for spec in group]
+    choice = dg.Enum(f"{group.name}_stream", [dg.EnumValue(name) for name in names])
+    only: dict[str, Any] = {"default_value": names[0]} if len(names) == 1 else {}
+    stream = dg.Field(choice, description="The stream to act on.", **only)
+    fields: dict[str, Any] = cast("Any", form.to_config_schema().as_field().config_type).fields
+    return cast("dg.Shape", dg.Shape({STREAM_FIELD: stream, **fields}))
+
+
+def begin_act(
+    context: dg.OpExecutionContext, group: Group, act: StreamJob, form: type[F]
+) -> tuple[StreamSpec, F]:
+    """Return the stream that a run of a shared job acts on, and its form.
+
+    The run gets the tags of that stream, so that sensors find it: Dagster cannot know them before.
+
+    Raises:
+        dagster.Failure: a value is invalid, or Dagster would forget the run.
+    """
+    refuse_temporary_instance(context.instance)
+    values = dict(context.op_config)
+    spec = group.stream(values.pop(STREAM_FIELD))
+    missing = act_tags(spec, act).items() - context.run.tags.items()
+    if missing:
+        run_id, tags = context.run.run_id, dict(missing)
+        until_unlocked(lambda: context.instance.add_run_tags(run_id, tags))
+    return spec, valid_form(form, values)
+
+
 def act_job(
-    spec: StreamSpec,
+    group: Group,
     name: StreamJob,
     op: dg.OpDefinition,
     description: str,
@@ -48,7 +84,7 @@ def act_job(
 
     ``tags`` precede the tags of every act.
     """
-    known_as = job_name(spec.name, name)
+    known_as = group.job_name(name)
 
     # Only jobs and their graphs may share a name, or an op and a job whose graph has another one.
     @dg.graph(name=f"{known_as}_graph")
@@ -59,19 +95,20 @@ def act_job(
         name=known_as,
         description=description,
         executor_def=dg.in_process_executor,
-        tags={**act_tags(spec), **(tags or {})},
+        tags={ACT_TAG: name, "dagster/max_retries": "0", **(tags or {})},
     )
 
 
-def act_tags(spec: StreamSpec, name: StreamJob | None = None) -> dict[str, str]:
-    """Return the tags of the named job that acts on the stream; no name: a job that starts it.
+def act_tags(spec: StreamSpec, name: StreamJob) -> dict[str, str]:
+    """Return the tags of a run of the named job that acts on the stream.
 
     If a run's process is killed together with its code server, only the run's time limit detects
-    it; until then the run keeps its slot in a pool. A run that supervises has no limit.
+    it. A run that supervises has no limit. Housekeeping has its own.
     """
-    tags = {**spec.tags, ACTS_ON_TAG: spec.name, "dagster/max_retries": "0"}
-    may_supervise = spec.launch == "supervised" and (name is None or name in _STARTS)
-    return tags if may_supervise else {**tags, "dagster/max_runtime": str(_runtime_s_max(spec))}
+    tags = {**spec.tags, ACTS_ON_TAG: spec.name}
+    if name in HOUSEKEEPING or (name in _STARTS and (spec.launch == "supervised" or name == "run")):
+        return tags
+    return {**tags, "dagster/max_runtime": str(_runtime_s_max(spec))}
 
 
 def _runtime_s_max(spec: StreamSpec) -> int:

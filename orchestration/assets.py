@@ -1,7 +1,7 @@
-"""The assets that one stream's data flows through, and the observer that reports on them.
+"""The assets that a stream's data flows through, and the job that runs a stream.
 
-A run of the output runs the stream, supervised. A checkpoint is a partition. All but the output are
-external: they are created in the store, and the observer reports them.
+A run of the output runs the stream, supervised, as the job does. A checkpoint is a partition. All
+but the output are external: they are created in the store, and the observer reports them.
 """
 
 # Dagster's decorators and functions are only partly typed.
@@ -9,58 +9,67 @@ external: they are created in the store, and the observer reports them.
 
 import dagster as dg
 
-from laminar_core.orchestration.launching.supervised_run import supervise
+from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.group import Group
+from laminar_core.orchestration.launching.move_job import Move, move_job
+from laminar_core.orchestration.launching.supervised_run import run_supervised, supervise
+from laminar_core.orchestration.output_asset import output_asset
 from laminar_core.orchestration.spec import StreamSpec
-from laminar_core.resources.checkpoints import CheckpointStoreResource
-from laminar_core.resources.drivers.supervised import SparkDriverClient
 from laminar_core.resources.names import (
     StreamAsset,
     asset_key,
     checkpoint_key,
     checkpoint_partitions,
-    job_name,
-    source_key,
 )
-from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
-
-_TAGS = {"dagster/max_retries": "0"}
-"""The driver is restarted by its client; a retry by Dagster would come on top."""
 
 
-def asset_definitions(spec: StreamSpec) -> dg.Definitions:
-    """Return the assets, the job that runs the stream, and the observer.
-
-    The assets are source, output, checkpoints and savepoints.
-    """
-    output = _output_asset(spec)
-    run_job = dg.define_asset_job(
-        job_name(spec.name, "run"),
-        selection=[output],
-        description=f"Run {spec.name} until its input ends or it is stopped.",
-        executor_def=dg.in_process_executor,
-        tags={**spec.tags, **_TAGS},
+def asset_definitions(group: Group) -> dg.Definitions:
+    """Return source, output, checkpoints and savepoints of each stream, and ``laminar_run``."""
+    run = move_job(
+        group,
+        "run",
+        ActForm,
+        _run,
+        "Run a stream until its input ends or it is stopped.",
+        waits=False,
     )
     return dg.Definitions(
-        assets=[
-            _external(
-                spec,
-                "source",
-                "Where the stream reads; observed with its positions at the newest checkpoint.",
-                kinds={"source"},
-            ),
-            _checkpoint_spec(spec),
-            _external(
-                spec,
-                "savepoint",
-                "Checkpoints copied to a place of their own, where retention does not delete them.",
-                kinds={"arrow"},
-                upstream=checkpoint_key(spec.name),
-            ),
-            output,
-        ],
-        jobs=[run_job],
-        sensors=[build_checkpoint_reporter(spec.name, spec.alerts)],
+        assets=[each for spec in group for each in _assets(group, spec)], jobs=[run]
     )
+
+
+def _run(move: Move[ActForm]) -> None:
+    context, spec, driver = move.context, move.spec, move.drivers.supervised
+    if spec.output_partitions is not None:  # The observer reports them as they become complete.
+        supervised = run_supervised(context, spec, move.checkpoints, driver)
+        context.add_output_metadata(supervised.metadata())
+        return
+    done = supervise(context, spec, move.checkpoints, driver)
+    versions = {**(done.tags or {}), "dagster/code_version": spec.code_version}
+    if done.data_version is not None:
+        versions["dagster/data_version"] = done.data_version.value
+    key = asset_key(spec.name, "output")
+    context.log_event(dg.AssetMaterialization(key, metadata=done.metadata, tags=versions))
+
+
+def _assets(group: Group, spec: StreamSpec) -> list[dg.AssetSpec | dg.AssetsDefinition]:
+    return [
+        _external(
+            spec,
+            "source",
+            "Where the stream reads; observed with its positions at the newest checkpoint.",
+            kinds={"source"},
+        ),
+        _checkpoint_spec(spec),
+        _external(
+            spec,
+            "savepoint",
+            "Checkpoints copied to a place of their own, where retention does not delete them.",
+            kinds={"arrow"},
+            upstream=checkpoint_key(spec.name),
+        ),
+        output_asset(group, spec),
+    ]
 
 
 def _external(
@@ -91,27 +100,6 @@ def _checkpoint_spec(spec: StreamSpec) -> dg.AssetSpec:
         kinds={"pyspark", "arrow"},
         owners=[spec.owner],
         tags=spec.tags,
-        description="Consistent cuts of the stream, one partition each. Attempts that ended "
-        "otherwise are observations.",
+        description="Consistent cuts of the stream, one partition each. An attempt that failed is "
+        "a partition that stays missing; its historical events say why.",
     )
-
-
-def _output_asset(spec: StreamSpec) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=asset_key(spec.name, "output"),
-        deps=[source_key(spec.name)],
-        group_name=spec.name,
-        kinds={"pyspark", *spec.kinds},
-        owners=[spec.owner],
-        tags=spec.tags,
-        code_version=spec.code_version,
-        description=spec.description or None,
-    )
-    def output(
-        context: dg.AssetExecutionContext,
-        checkpoints: CheckpointStoreResource,
-        driver: SparkDriverClient,
-    ) -> dg.MaterializeResult:
-        return supervise(context, spec, checkpoints, driver)
-
-    return output

@@ -1,4 +1,4 @@
-"""The checks of one stream, the job that runs them, and its schedule.
+"""The checks of the streams, the job that runs them, and its schedule.
 
 ``sensors.judgements`` judges the facts; the observer uses the same functions.
 """
@@ -11,22 +11,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import dagster as dg
+from pydantic import Field
 
 from laminar_core.errors import LaminarError
 from laminar_core.host.clock import Clock, SystemClock
-from laminar_core.orchestration.acts import act_tags
+from laminar_core.orchestration.acts import ActForm, CheckpointNumber
+from laminar_core.orchestration.group import Group
+from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
 from laminar_core.orchestration.housekeeping.schedules import schedules_of
 from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.names import (
+    ACT_TAG,
     StreamCheck,
     check_key,
     checkpoint_key,
     checkpoint_of,
     checkpoint_partitions,
-    job_name,
 )
 from laminar_core.sensors.facts.audit_memory import recall, verify_with
+from laminar_core.sensors.facts.health_facts import driver_life, failing_attempts
 from laminar_core.sensors.facts.job_facts import (
     completed_newest_first,
     job_life,
@@ -35,6 +40,7 @@ from laminar_core.sensors.facts.job_facts import (
 )
 from laminar_core.sensors.facts.lost_files import lost_files, read_marks
 from laminar_core.sensors.facts.source_facts import headrooms, read_sources
+from laminar_core.sensors.health import judge_attempts, judge_running
 from laminar_core.sensors.judgements import (
     Verdict,
     both,
@@ -59,11 +65,14 @@ from laminar_core.sensors.observer.checkpoint_reports import (
     check_integrity,
     integrity_evaluation,
 )
+from laminar_core.sensors.observer.health_reports import ATTEMPTS_CHECK, RUNNING_CHECK
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.store.audit_key import find_key
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.drills import newest_drill
+
+_RUNTIME_S_MAX = str(6 * 3600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,8 @@ class Case:
     instance: dg.DagsterInstance
     now_ms: int
     policy: AlertPolicy
+    group: str
+    """The prefix of jobs."""
 
 
 Judge = Callable[[Case], Verdict]
@@ -111,6 +122,15 @@ def _restorable(case: Case) -> Verdict:
 
 def _freshness(case: Case) -> Verdict:
     return judge_freshness(job_life(case.store), case.now_ms, case.policy)
+
+
+def _running(case: Case) -> Verdict:
+    driver = driver_life(case.store, job_life(case.store), case.now_ms, case.policy)
+    return judge_running(driver, case.policy, case.group)
+
+
+def _attempts(case: Case) -> Verdict:
+    return judge_attempts(failing_attempts(case.store, case.store.attempts.highest_id()))
 
 
 def _audit_chain(case: Case) -> Verdict:
@@ -182,39 +202,50 @@ CHECKS = (
         "The output of completed checkpoints becomes visible within commit_age_max, and does not "
         "expire before that (transaction_margin).",
     ),
+    Check(
+        RUNNING_CHECK,
+        _running,
+        "A driver runs the stream. One line says in what state it is, and which job to start next.",
+    ),
+    Check(
+        ATTEMPTS_CHECK,
+        _attempts,
+        "The newest attempt at a checkpoint has completed; else how many failed, and the reason.",
+    ),
 )
 
 
-def check_definitions(spec: StreamSpec, clock: Clock | None = None) -> dg.Definitions:
-    """Return all checks, ``{stream}_checks`` and its schedule, and ``{stream}_verify``."""
+def check_definitions(group: Group, clock: Clock | None = None) -> dg.Definitions:
+    """Return all checks, ``laminar_checks`` and its schedule, and ``laminar_verify``."""
     timer = clock or SystemClock()
-    checks = [_check(spec, check, timer) for check in CHECKS]
+    checks = [_check(group.name, spec, check, timer) for spec in group for check in CHECKS]
     job = dg.define_asset_job(
-        job_name(spec.name, "checks"),
+        group.job_name("checks"),
         selection=dg.AssetSelection.checks(*checks),
-        description=f"Judge {spec.name} by what is in its store; reads no state.",
+        description="Judge the streams by what is in their store; reads no state.",
         executor_def=dg.in_process_executor,
-        tags=act_tags(spec, "checks"),
+        tags={ACT_TAG: "checks", "dagster/max_retries": "0", "dagster/max_runtime": _RUNTIME_S_MAX},
     )
     return dg.Definitions(
-        asset_checks=[_integrity_check(spec), *checks],
-        jobs=[job, _verify_job(spec)],
-        schedules=schedules_of(spec, ["checks"]),  # Time alone can turn a check red.
+        asset_checks=[*map(_integrity_check, group), *checks],
+        jobs=[job, build_verify_job(group, timer)],
+        # Time alone can turn a check red.
+        schedules=schedules_of(group, ["checks"], [check.name for check in CHECKS]),
     )
 
 
-def _check(spec: StreamSpec, check: Check, clock: Clock) -> dg.AssetChecksDefinition:
+def _check(group: str, spec: StreamSpec, check: Check, clock: Clock) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=check_key(spec.name, check.name).asset_key,
         name=check.name,
         description=check.description,
     )
     def judge(
-        context: dg.AssetCheckExecutionContext, checkpoints: CheckpointStoreResource
+        context: dg.AssetCheckExecutionContext, laminar_checkpoints: CheckpointStoreResource
     ) -> dg.AssetCheckResult:
         try:
-            store = checkpoints.open(spec.name)
-            case = Case(store, context.instance, clock.now_ms(), spec.alerts)
+            store = laminar_checkpoints.open(spec.name)
+            case = Case(store, context.instance, clock.now_ms(), spec.alerts, group)
             return check_result(check.judge(case))
         except LaminarError as error:  # What keeps it from being judged is the verdict.
             severity = dg.AssetCheckSeverity.WARN
@@ -236,34 +267,35 @@ def _integrity_check(spec: StreamSpec) -> dg.AssetChecksDefinition:
             description="Every part that the manifest names is there and has its digest.",
         )
         def manifest_integrity(
-            context: dg.AssetCheckExecutionContext, checkpoints: CheckpointStoreResource
+            context: dg.AssetCheckExecutionContext, laminar_checkpoints: CheckpointStoreResource
         ) -> dg.AssetCheckResult:
             checkpoint_id = checkpoint_of(context.partition_key)
-            return check_integrity(checkpoints.open(spec.name), checkpoint_id)
+            return check_integrity(laminar_checkpoints.open(spec.name), checkpoint_id)
 
     return manifest_integrity
 
 
-def _verify_job(spec: StreamSpec) -> dg.JobDefinition:
+class VerifyForm(ActForm):
+    """The checkpoint to read."""
+
+    checkpoint_id: CheckpointNumber = Field(description="Of a completed checkpoint, as in 42.")
+
+
+def build_verify_job(group: Group, clock: Clock) -> dg.JobDefinition:
     """Return the job that verifies a checkpoint chosen by a user."""
-
-    @dg.op(name=f"{spec.name}_verify_checkpoint")
-    def verify(context: dg.OpExecutionContext, checkpoints: CheckpointStoreResource) -> None:
-        store = checkpoints.open(spec.name)
-        evaluation = integrity_evaluation(store, checkpoint_of(context.partition_key))
-        context.log_event(evaluation)  # pyright: ignore[reportArgumentType] - Dagster takes evaluations too
-        if not evaluation.passed:
-            raise dg.Failure(evaluation.description, evaluation.metadata, allow_retries=False)
-        context.log.info(evaluation.description)
-
-    @dg.job(
-        name=job_name(spec.name, "verify"),
+    return chore_job(
+        group,
+        "verify",
+        VerifyForm,
+        _verify,
+        clock,
         description="Read a checkpoint whole and compare it with its manifest.",
-        partitions_def=checkpoint_partitions(spec.name),
-        executor_def=dg.in_process_executor,
-        tags=act_tags(spec, "verify"),
     )
-    def verify_job() -> None:
-        verify()
 
-    return verify_job
+
+def _verify(chore: Chore, form: VerifyForm) -> None:
+    evaluation = integrity_evaluation(chore.store, CheckpointId(form.checkpoint_id))
+    chore.context.log_event(evaluation)  # pyright: ignore[reportArgumentType] - Dagster takes evaluations too
+    if not evaluation.passed:
+        raise dg.Failure(evaluation.description, evaluation.metadata, allow_retries=False)
+    chore.context.log.info(evaluation.description)

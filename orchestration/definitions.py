@@ -15,15 +15,15 @@ LOGS_VARIABLE = "LAMINAR_DRIVER_LOGS"
 """Environment variable with the folder for the logs of detached drivers, one per stream in it."""
 
 defs = dg.Definitions.merge(
-    *(laminar_definitions(stream) for stream in STREAMS),
+    laminar_definitions(*STREAMS),
     dg.Definitions(
         executor=dg.in_process_executor,  # One process less between Dagster and the driver.
         resources={
-            "checkpoints": CheckpointStoreResource(
+            "laminar_checkpoints": CheckpointStoreResource(
                 uri=os.environ.get(STORE_VARIABLE, str(DEMO / "store"))
             ),
-            "driver": SparkDriverClient(),
-            "launcher": DetachedDriver(
+            "laminar_driver": SparkDriverClient(),
+            "laminar_launcher": DetachedDriver(
                 log_directory=os.environ.get(LOGS_VARIABLE, str(ROOT / "build" / "drivers"))
             ),
         },

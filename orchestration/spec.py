@@ -15,7 +15,8 @@ from laminar_core.configuration import JobSections
 from laminar_core.options import words_of
 from laminar_core.plan.state_options import BackendName, SnapshotMode
 from laminar_core.records.paths import check_job_name
-from laminar_core.resources.values import Place, Values
+from laminar_core.resources.output_partitions import OutputPartitions
+from laminar_core.resources.values import Late, Place, Values
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.units import accepted_by, duration_ms
 
@@ -79,6 +80,27 @@ def _cron(text: str) -> str:
     return text
 
 
+def _word(argument: str) -> str:
+    """A variable is read by the driver: its value is in no list of processes, and in no record."""
+    return f"env:{argument.env_var_name}" if isinstance(argument, dg.EnvVar) else argument
+
+
+def _refuse_variables(values: object, name: str) -> None:
+    """Refuse what pydantic would take for a text, which is the variable's name.
+
+    Raises:
+        ValueError: there is one where it would not be read.
+    """
+    if isinstance(values, dg.EnvVar):
+        raise ValueError(  # noqa: TRY004 - only of these pydantic makes errors of its own
+            f"{name}: an EnvVar is read in arguments only: here take os.environ"
+            f'["{values.env_var_name}"]'
+        )
+    if isinstance(values, dict):
+        for key, value in cast("dict[str, object]", values).items():
+            _refuse_variables(value, f"{name}.{key}".removeprefix("."))
+
+
 Cron = Annotated[
     str, AfterValidator(_cron), Field(description="As in crontab(5), or @daily; None: never.")
 ]
@@ -135,13 +157,13 @@ class StreamSpec(Values, JobSections):
     """One streaming job as Dagster runs it. The store is a resource, shared by all of them.
 
     ``name`` is the job's name in the store and the prefix of its asset keys. ``arguments`` go to
-    the pipeline function of ``program``. ``laminar`` is what starts the command line, if not this
-    very Python.
+    the pipeline function of ``program``; a value may be a ``dagster.EnvVar``, which the driver
+    reads. ``laminar`` is what starts the command line, if not this very Python.
     """
 
     name: Annotated[str, accepted_by(check_job_name), AfterValidator(_dagster_name)]
     program: Annotated[Path, AfterValidator(_program)]
-    arguments: dict[str, str] = Field(default_factory=dict)
+    arguments: dict[str, Late] = Field(default_factory=dict)
     launch: Literal["detached", "supervised"] = Field(
         default="detached",
         description="How recovery and the jobs start the driver: as a process of its own that "
@@ -166,6 +188,11 @@ class StreamSpec(Values, JobSections):
         default=frozenset({"parquet"}), description="Of the output, beside pyspark."
     )
     description: str = ""
+    output_partitions: OutputPartitions | None = Field(
+        default=None,
+        description="Hours or days of event time as partitions of the output, which is then an "
+        "external asset; None: it has none.",
+    )
     laminar: tuple[str, ...] = (sys.executable, "-m", "laminar_core.cli")
 
     @model_validator(mode="before")
@@ -175,6 +202,7 @@ class StreamSpec(Values, JobSections):
         if not isinstance(values, dict):
             return values
         found = dict(cast("dict[str, Any]", values))
+        _refuse_variables({k: v for k, v in found.items() if k != "arguments"}, "")
         for old in _MOVED.keys() & found.keys():
             section, name = _MOVED[old]
             given, value = found.get(section, {}), found.pop(old)
@@ -213,7 +241,7 @@ class StreamSpec(Values, JobSections):
 
     def target_words(self) -> list[str]:
         """The pipeline and its arguments, as every command takes them that builds it."""
-        settings = [f"{name}={value}" for name, value in self.arguments.items()]
+        settings = [f"{name}={_word(value)}" for name, value in self.arguments.items()]
         return [str(self.program), *(word for each in settings for word in ("--set", each))]
 
     def _job_words(self, store_uri: str, words: Sequence[str]) -> list[str]:

@@ -1,11 +1,10 @@
 """The checkpoint store as a Dagster resource."""
 
-import dagster as dg
-
+from laminar_core.resources.settled import SettledResource
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 
-class CheckpointStoreResource(dg.ConfigurableResource["CheckpointStoreResource"]):
+class CheckpointStoreResource(SettledResource["CheckpointStoreResource"]):
     """The store that holds the checkpoints of all streams of this deployment."""
 
     uri: str

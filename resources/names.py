@@ -1,6 +1,7 @@
 """Names that Dagster stores: asset keys, partitions, jobs, tags.
 
-Histories and bookmarks depend on them. ``{stream}`` is the job's name in the checkpoint store.
+Histories and bookmarks depend on them. Assets belong to one stream: ``{stream}`` is the job's name
+in the checkpoint store. Jobs, sensors and schedules are shared by all streams of a group.
 """
 
 from typing import Literal
@@ -18,6 +19,15 @@ While such a run is active, it reports the stream's checkpoints itself.
 ACTS_ON_TAG = "laminar/acts-on"
 """Tag of a run of any other job: the stream that it acts on."""
 
+ACT_TAG = "laminar/act"
+"""Tag of each job with which one acts on a stream: the name of the act, whatever the group."""
+
+STREAM_FIELD = "stream"
+"""Field of the form of a shared job: the stream that the run acts on."""
+
+GROUP = "laminar"
+"""The prefix of jobs, sensors and schedules, unless a group of streams has another one."""
+
 ACTOR_TAG = "laminar/actor"
 """Tag of a run: the actor that it acts for. See ``laminar_core.resources.run_actor``."""
 
@@ -30,8 +40,25 @@ RETENTION_PLAN_TAG = "laminar/retention-plan"
 DRILL_TAG = "laminar/drill"
 """Tag of a restore drill's event: its number."""
 
+OUTPUT_OF_TAG = "laminar/output-of"
+"""Tag of a report of output: the identity of the store that shows it as committed."""
+
 DRILL_POOL = "laminar_drill"
 """Drills need as much of a host as a job does: one at a time."""
+
+CHECKPOINTS_KEY = "laminar_checkpoints"
+"""Key of the resource with the checkpoint store.
+
+Where Dagster takes a resource by the name of a parameter, the parameter has this name. It begins
+with ``laminar_``, because a project may have resources of its own that are called ``checkpoints``,
+``driver`` or ``launcher``.
+"""
+
+DRIVER_KEY = "laminar_driver"
+"""Key of the resource that supervises drivers."""
+
+LAUNCHER_KEY = "laminar_launcher"
+"""Key of the resource that starts detached drivers."""
 
 RECOVERS_CLAIM_TAG = "laminar/recovers-claim"
 """Tag of a recovery run: the time at which its generation was claimed.
@@ -60,11 +87,12 @@ StreamJob = Literal[
     "stop",
     "mode",
     "recover",
-    "recovery",
     "rollback",
     "rescale",
     "pin",
     "unpin",
+    "pause",
+    "resume",
     "import_savepoint",
     "export_savepoint",
     "retention",
@@ -73,6 +101,16 @@ StreamJob = Literal[
     "orphans",
     "costs",
     "checks",
+]
+
+GroupSensor = Literal[
+    "checkpoint_reporter",
+    "alignment",
+    "recovery",
+    "source_retention",
+    "sink_transactions",
+    "run_failures",
+    "check_failures",
 ]
 
 
@@ -87,6 +125,8 @@ StreamCheck = Literal[
     "audit_chain",
     "source_retention",
     "sink_transactions",
+    "running",
+    "attempts",
 ]
 
 # A result is shown until its asset is materialised again, which checkpoints are all the time.
@@ -96,6 +136,8 @@ _CHECKED: dict[StreamCheck, StreamAsset] = {
     "audit_chain": "audit",
     "source_retention": "source",
     "sink_transactions": "output",
+    "running": "deployment",
+    "attempts": "deployment",
 }
 
 
@@ -104,22 +146,31 @@ def asset_key(stream: str, name: StreamAsset) -> dg.AssetKey:
     return dg.AssetKey([stream, name])
 
 
-def job_name(stream: str, name: StreamJob) -> str:
-    """Name of one of a stream's Dagster jobs, and of its op where it has a single one.
+def job_name(name: StreamJob, group: str = GROUP) -> str:
+    """Name of a Dagster job that the streams of a group share, and of its op.
 
-    >>> job_name("payments", "rollback")
-    'payments_rollback'
+    >>> job_name("rollback")
+    'laminar_rollback'
     """
-    return f"{stream}_{name}"
+    return f"{group}_{name}"
 
 
-def schedule_name(stream: str, name: StreamJob) -> str:
+def sensor_name(name: GroupSensor, group: str = GROUP) -> str:
+    """Name of a sensor that the streams of a group share.
+
+    >>> sensor_name("recovery")
+    'laminar_recovery'
+    """
+    return f"{group}_{name}"
+
+
+def schedule_name(name: StreamJob, group: str = GROUP) -> str:
     """Name of the schedule of a job.
 
-    >>> schedule_name("payments", "drill")
-    'payments_drill_schedule'
+    >>> schedule_name("drill")
+    'laminar_drill_schedule'
     """
-    return f"{job_name(stream, name)}_schedule"
+    return f"{job_name(name, group)}_schedule"
 
 
 def check_key(stream: str, name: StreamCheck) -> dg.AssetCheckKey:
@@ -158,11 +209,3 @@ def partition_of(checkpoint_id: int) -> str:
 def checkpoint_of(partition: str) -> CheckpointId:
     """Return the checkpoint of a partition key."""
     return CheckpointId(int(partition))
-
-
-def driver_pool(stream: str) -> str:
-    """Return the pool for users' runs that move a stream's detached driver: one at a time.
-
-    Runs that a sensor requests must not use it: a killed run keeps its slot until a user ends it.
-    """
-    return f"{stream}_driver"

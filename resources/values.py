@@ -2,7 +2,14 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+import dagster as dg
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from laminar_core.objectstore.opening import absolute_uri, open_object_store
 from laminar_core.units import accepted_by
@@ -12,6 +19,15 @@ class Values(BaseModel):
     """Frozen, and refuses fields that it does not have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _late(value: object, check: ValidatorFunctionWrapHandler) -> str:
+    """Keep a variable: pydantic would make its *name* of it."""
+    return value if isinstance(value, dg.EnvVar) else check(value)
+
+
+Late = Annotated[str, WrapValidator(_late)]
+"""A text, or a ``dagster.EnvVar``, which is read when a run needs it."""
 
 
 def _place(target: str) -> str:

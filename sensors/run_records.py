@@ -1,19 +1,20 @@
 """Dagster's records of runs that act on a stream."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal, cast
 
 import dagster as dg
 
 from laminar_core.resources.names import (
+    ACT_TAG,
     ACTS_ON_TAG,
     RECOVERS_CLAIM_TAG,
     RECOVERS_TAG,
+    STREAM_FIELD,
     STREAM_TAG,
     StreamJob,
-    job_name,
 )
 
 _SUBMITTED = [
@@ -28,17 +29,26 @@ STARTING_OR_ENDING: tuple[StreamJob, ...] = (
     "start",
     "stop",
     "recover",
-    "recovery",
     "rollback",
     "rescale",
     "import_savepoint",
 )
 """Jobs during which it is no accident that a driver is gone."""
 
+MOVES: tuple[StreamJob, ...] = ("recover", "rollback", "rescale", "import_savepoint")
+"""Jobs that wait for each other, if users run them for the same stream."""
+
 HANGS_MS = 900_000
 """A longer act has most likely lost its process: Dagster's record of a run outlives it, and is not
 corrected when a code server is killed. A run that starts a driver may take longer, if the start
 may.
+"""
+
+_UNFINISHED_MAX = 500
+
+LEFT_TO_RUN_MS = 60_000
+"""How long a completed checkpoint is left for the supervising run to report. Its process may be
+dead while Dagster still shows the run.
 """
 
 RunStatus = Literal["created", "in progress", "succeeded", "failed", "cancelled"]
@@ -69,7 +79,7 @@ def newest_run(
     instance: dg.DagsterInstance, stream: str, job: StreamJob, now_ms: int
 ) -> KnownRun | None:
     """Return the newest run of one of the stream's jobs, or None."""
-    runs = dg.RunsFilter(job_name=job_name(stream, job))
+    runs = dg.RunsFilter(tags={ACTS_ON_TAG: stream, ACT_TAG: job})
     return next(iter(_known(instance.get_run_records(runs, limit=1), now_ms)), None)
 
 
@@ -91,11 +101,51 @@ def acting_run(instance: dg.DagsterInstance, stream: str, now_ms: int) -> KnownR
 
     A run that was created but never submitted does not count: it may never be.
     """
-    runs = dg.RunsFilter(tags={ACTS_ON_TAG: stream}, statuses=_SUBMITTED)
-    names = {job_name(stream, job) for job in STARTING_OR_ENDING}
-    records = instance.get_run_records(runs, limit=50)
-    found = _known([r for r in records if STREAM_TAG not in r.dagster_run.tags], now_ms)
-    return next((run for run in found if run.job in names), None)
+    records = _unfinished(instance, stream, STARTING_OR_ENDING)
+    return next(iter(_known(records, now_ms)), None)
+
+
+def earlier_move(
+    instance: dg.DagsterInstance, stream: str, run_id: str, now_ms: int, patience_ms: float
+) -> KnownRun | None:
+    """Return a run of a user that moves the stream's driver, older than this run, or None.
+
+    One that hangs, because it lost its process, does not count.
+    """
+    records = _unfinished(instance, stream, MOVES)
+    ours = next((r.storage_id for r in records if r.dagster_run.run_id == run_id), None)
+    older = [
+        r
+        for r in records
+        if (ours is None or r.storage_id < ours) and RECOVERS_TAG not in r.dagster_run.tags
+    ]
+    known = (replace(run, patience_ms=max(HANGS_MS, patience_ms)) for run in _known(older, now_ms))
+    return next((run for run in known if not run.hangs and run.run_id != run_id), None)
+
+
+def stream_of(run: dg.DagsterRun) -> str | None:
+    """Return the stream that a run of a shared job acts on, by its tag, or else by its form.
+
+    A run that a user has requested gets the tag when it begins.
+    """
+    if (tagged := run.tags.get(ACTS_ON_TAG)) is not None:
+        return tagged
+    found: Any = run.run_config
+    for key in ("ops", run.job_name, "config", STREAM_FIELD):
+        found = cast("Mapping[str, Any]", found).get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def _unfinished(
+    instance: dg.DagsterInstance, stream: str, jobs: Sequence[StreamJob]
+) -> list[dg.RunRecord]:
+    """Return submitted runs of these jobs for the stream that own no driver, newest first."""
+    runs = dg.RunsFilter(tags={ACT_TAG: list(jobs)}, statuses=_SUBMITTED)
+    return [
+        record
+        for record in instance.get_run_records(runs, limit=_UNFINISHED_MAX)
+        if stream_of(record.dagster_run) == stream and STREAM_TAG not in record.dagster_run.tags
+    ]
 
 
 def was_terminated(instance: dg.DagsterInstance, stream: str, run_id: str | None) -> bool:

@@ -1,10 +1,11 @@
 """Fixtures for the whole suite, and an environment that is the same on every machine."""
 
+import gc
 import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ pytest_plugins = [
     "tests.objectstore.s3_fixtures",
     "tests.sampling",
     "tests.servers.fixtures",
+    "tests.wheels",
 ]
 
 OF_THE_MACHINE = re.compile(
@@ -26,7 +28,13 @@ OF_THE_MACHINE = re.compile(
 )
 """Variables that change what the programs under test do."""
 
-CHOSEN = ("LAMINAR_KAFKA_JARS", "LAMINAR_SEEDS", "LAMINAR_SERVERS", "LAMINAR_VERSITYGW")
+CHOSEN = (
+    "LAMINAR_HOSTS",
+    "LAMINAR_KAFKA_JARS",
+    "LAMINAR_SEEDS",
+    "LAMINAR_SERVERS",
+    "LAMINAR_VERSITYGW",
+)
 """Variables that tests read themselves."""
 
 for _variable in [name for name in os.environ if OF_THE_MACHINE.match(name)]:
@@ -38,13 +46,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # As a shell starts what 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are collected, and later not among what stands for them.
+
+    These are more than half a million objects, and a search through them takes half a second.
+    """
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
+
+
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes run the suite: one more than cores, and four at most.
+    """Return how many processes run the suite: three more than cores, and five at most.
 
     Many tests wait for servers and for other processes, so one process per core leaves cores idle.
     Each process may have a Spark of its own, which takes memory and uses several cores.
     """
-    return min((os.cpu_count() or 1) + 1, 4)
+    return min((os.cpu_count() or 1) + 3, 5)
 
 
 settings.register_profile("laminar", deadline=None)  # A busy machine is no failure.

@@ -23,6 +23,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(left)]
 
 
+@pytest.fixture
+def every_case(request: pytest.FixtureRequest) -> bool:
+    """Whether to run all cases that one test goes through; else some of them are enough."""
+    return bool(request.config.getoption("--all-cases"))
+
+
 def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """Return the cases to leave out: of a test that is ``sampled(n)`` about one of n is run.
 

@@ -28,6 +28,8 @@ from laminar_core.plan.state_options import StateOptions
 from laminar_core.retention.config import RetentionConfig
 from tests.spark.guides import blocks
 
+laminar.load_all()  # Tests look at every command.
+
 ROOT = Path(__file__).parent.parent
 
 OTHER: dict[str, Any] = {
@@ -55,14 +57,20 @@ OTHER: dict[str, Any] = {
     "state.directory": "/scratch",
     "recovery.restarts": 1,
     "recovery.start_timeout": "2h",
+    "recovery.connect_timeout": "45 seconds",
     "recovery.silence_timeout": "1 minute",
     "recovery.progress_timeout": "3h",
+    "recovery.link_timeout": "20s",
     "recovery.longest_outage": "1 hour",
     "recovery.savepoints_under": ("/a", "/b"),
     "network.transport": "curve",
     "network.require_encryption": True,
+    "network.bind_address": "10.0.0.0/8",
+    "network.advertised_address": "driver.example",
+    "network.ports": "41000-41099",
     "spark.master": "yarn",
     "spark.conf": {"spark.a": "b", "spark.c": "d"},
+    "spark.ship": True,
     "metrics.prometheus_port": 9_464,
     "metrics.prometheus_address": "10.0.0.1",
     "metrics.otlp_endpoint": "http://collector:4318",

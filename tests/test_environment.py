@@ -1,5 +1,6 @@
 """Tests see the same environment on every machine, and so does the continuous integration."""
 
+import gc
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import OF_THE_MACHINE
+from verification.hosts.needs import missing
 
 ROOT = Path(__file__).parent.parent
 MAKEFILE = """
@@ -32,16 +34,22 @@ def test_variables_of_the_machine_do_not_reach_the_tests() -> None:
         "print(json.dumps([sorted(os.environ), sys.dont_write_bytecode]))"
     )
     of_the_machine = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "SPARK_HOME", "NO_COLOR")
-    kept = ("HOME", "PATH", "LAMINAR_SEEDS", "LAMINAR_SERVERS", "TMPDIR")
+    kept = ("HOME", "PATH", "LAMINAR_HOSTS", "LAMINAR_SEEDS", "LAMINAR_SERVERS", "TMPDIR")
     environment = {**os.environ, **dict.fromkeys((*of_the_machine, *kept), "1")}
     answer = subprocess.run(
         [sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, check=True
     )
     names, writes_no_bytecode = json.loads(answer.stdout)
     of_the_project = [name for name in names if OF_THE_MACHINE.match(name)]
-    assert of_the_project == ["LAMINAR_CONFIG", "LAMINAR_SEEDS", "LAMINAR_SERVERS"]
+    kept_here = [name for name in kept if name.startswith("LAMINAR_")]
+    assert of_the_project == ["LAMINAR_CONFIG", *kept_here]
     assert set(kept) <= set(names)
     assert not writes_no_bytecode
+
+
+def test_garbage_is_looked_for_but_not_among_the_tests() -> None:
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 0
 
 
 def test_one_command_runs_every_campaign_at_the_size_that_is_asked_for() -> None:
@@ -168,3 +176,45 @@ def test_servers_come_first_and_are_required_from_then_on(checkout: Checkout, fa
     assert said[0].startswith("servers as")
     assert said.count("LAMINAR_SERVERS=required") == len(GOALS)
     assert ("tests of the servers named above are skipped" in answer.stderr) is (fails != "")
+
+
+HOSTS = """
+hosts:
+\t@echo hosts as $$(id -u) in $(CURDIR) && env
+\t@[ "$@" != "$(FAILS)" ]
+"""
+may_make_hosts = pytest.mark.skipif(missing() is not None, reason=f"no hosts: {missing()}")
+
+
+@may_make_hosts
+def test_hosts_come_last_as_root_and_none_may_be_missing(checkout: Checkout) -> None:
+    answer = checkout.run(makefile=f"{HOSTS}{MAKEFILE}")
+    assert answer.returncode == 0
+    last = answer.stdout[answer.stdout.index("hosts as 0 in ") :]
+    copy = last.splitlines()[0].partition(" in ")[2]
+    assert copy != str(checkout.place)
+    assert f"test  as 0 in {copy}" not in answer.stdout
+    found = variables(last)
+    assert found["LAMINAR_HOSTS"] == "required"
+    assert found["HOME"] != variables(answer.stdout[: answer.stdout.index("hosts as 0")])["HOME"]
+
+
+@may_make_hosts
+def test_hosts_run_after_a_failure_and_their_own_failure_counts(checkout: Checkout) -> None:
+    answer = checkout.run(makefile=f"FAILS = test\n{HOSTS}{MAKEFILE}")
+    assert answer.returncode != 0
+    assert "hosts as 0" in answer.stdout
+    assert checkout.run(makefile=f"FAILS = hosts\n{HOSTS}{MAKEFILE}").returncode != 0
+
+
+def test_where_no_hosts_can_be_made_the_reason_is_said(checkout: Checkout, tmp_path: Path) -> None:
+    answer = checkout.run(makefile=f"{HOSTS}{MAKEFILE}", PATH=without(tmp_path, "unshare"))
+    assert answer.returncode == 0
+    assert "tests over several hosts are skipped: " in answer.stderr
+    assert "hosts as" not in answer.stdout
+
+
+def test_a_part_of_the_suite_is_run_without_hosts(checkout: Checkout) -> None:
+    answer = checkout.run("tests/cli", makefile=f"{HOSTS}{MAKEFILE}")
+    assert answer.returncode == 0
+    assert "hosts" not in answer.stdout + answer.stderr

@@ -21,12 +21,15 @@ from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.operators import agg, windows
 from laminar_core.orchestration import streams
 from laminar_core.pipeline import Pipeline
+from laminar_core.resources import laminar_resources
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
 from tests.cli.command_line import CommandLine
 from tests.connectors.test_parquet_commit import SCHEMA, stage
 from tests.spark.guides import blocks
 from tests.store.checkpoints_to_read import write_job
+
+laminar.load_all()  # Tests look at every command.
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
@@ -42,6 +45,7 @@ RUN_BY = {
     "index.md": "tests/spark/test_guides.py",
     "install.md": "tests/spark/test_guides.py",
     "metrics.md": "tests/metrics/test_document.py",
+    "notebook.md": "tests/spark/test_guides.py",
     "operations.md": "tests/orchestration/test_operations.py",
     "orchestration.md": "tests/test_pages.py",
     "pipelines.md": "tests/test_pages.py",
@@ -58,8 +62,9 @@ RUN_BY = {
     "tutorial.md": "tests/spark/test_guides.py",
 }
 RUN_HERE = [page for page, test in RUN_BY.items() if test == "tests/test_pages.py"]
-NEEDS_A_JOB = {"run", "recover", "drill", "checkpoint", "savepoint", "stop", "mode", "top"}
-NEEDS_A_MACHINE = {"bench", "simulate"}
+NEEDS_A_JOB = {"run", "recover", "savepoint", "stop", "mode", "top"}
+NEEDS_A_JOB_BELOW = {("checkpoints", "take"), ("drills", "run")}
+NEEDS_A_MACHINE = {"bench", "doctor", "simulate"}
 
 
 def commands(page: str) -> Iterator[list[str]]:
@@ -130,7 +135,8 @@ def test_every_command_about_a_job_that_stands_still_succeeds(
             Path(block.title).write_text(block.text)
     cli, printed = CommandLine(monkeypatch, capsys), ""
     for words in commands(page):
-        if words[1] not in NEEDS_A_JOB | NEEDS_A_MACHINE:
+        needs_a_job = words[1] in NEEDS_A_JOB or tuple(words[1:3]) in NEEDS_A_JOB_BELOW
+        if not needs_a_job and words[1] not in NEEDS_A_MACHINE:
             answer = cli(*words[1:])
             assert (answer.code, answer.err) == (0, ""), (words, answer)
             printed += answer.out
@@ -203,13 +209,20 @@ def test_the_forms_on_the_page_about_dagster_are_those_of_the_jobs_beside_them()
         dg.validate_run_config(defs.resolve_job_def(job), forms[form])
 
 
+def test_the_choice_on_the_page_about_dagster_can_be_made() -> None:
+    section = (ROOT / "docs" / "orchestration.md").read_text().partition("### Forms")[2]
+    (example,) = [b for b in blocks("orchestration.md") if b.text in section and not b.title][:1]
+    job = laminar_core.orchestration.definitions.defs.resolve_job_def("laminar_recover")
+    dg.validate_run_config(job, yaml.safe_load(example.text))
+
+
 def test_every_job_sensor_and_check_on_the_page_about_dagster_is_there() -> None:
     defs = laminar_core.orchestration.definitions.defs
     page = (ROOT / "docs" / "orchestration.md").read_text()
     there = {job.name for job in defs.resolve_all_job_defs()}
     there |= {each.name for each in (*(defs.sensors or ()), *(defs.schedules or ()))}
-    named = {f"loop_{name}" for name in re.findall(r"`\{stream\}_(\w+)`", page)}
-    assert named - {"loop_driver"} <= there
+    resources = {"laminar_resources", *laminar_resources("s")}
+    assert {*re.findall(r"`(laminar_\w+)`", page)} <= there | resources
     checks = {key.name for key in defs.resolve_asset_graph().asset_check_keys}
     section = page.partition("## Checks")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == checks

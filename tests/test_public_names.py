@@ -17,6 +17,7 @@ PUBLIC = {
     "laminar_core.errors": None,  # errors.md describes them by what to do.
     "laminar_core.operators": "operators.md",
     "laminar_core.orchestration": "orchestration.md",
+    "laminar_core.orchestration.components": "orchestration.md",
     "laminar_core.pipeline": "pipeline.md",
     "laminar_core.pipeline.events": "events.md",
     "laminar_core.resources": "orchestration.md",
@@ -32,6 +33,7 @@ OF_THE_SHIPPED_JOBS = "laminar_core.jobs"
 
 
 NAMED = {
+    "laminar_core.job": "the name of a logger",
     "laminar_core.operators.stream_executor": "imported by its own module (ADR 0057)",
     "laminar_core.orchestration.definitions": "Dagster loads it by this name",
     "laminar_core.spark.daemon": "Spark loads it by this name",

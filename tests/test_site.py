@@ -18,6 +18,8 @@ from laminar_core.errors import ErrorCode, LaminarError
 from tests.spark.guides import blocks, missing_lines
 from tests.test_errors import classes_of
 
+laminar.load_all()  # Tests look at every command.
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 WITHOUT_PROGRAMS = {"concepts.md", "comparison.md", "limits.md", "faq.md", "glossary.md"}

@@ -61,6 +61,11 @@ COVERED_ELSEWHERE = {
     "laminar_core/pipeline/stream.py": "tests/pipeline/test_builder.py",
     "laminar_core/_version.py": "tests/test_version.py",
     "laminar_core/connectors/outlook.py": "tests/driver/recovery/test_sinks.py",
+    "laminar_core/connectors/files/arrow_file.py": "tests/connectors/files/test_parquet_rows.py",
+    "laminar_core/connectors/output_directory.py": "tests/connectors/test_parquet_recovery.py",
+    "laminar_core/connectors/output_place.py": "tests/connectors/test_parquet_commit.py",
+    "laminar_core/connectors/output_places.py": "tests/connectors/test_output_bucket.py",
+    "laminar_core/objectstore/s3_staged.py": "tests/connectors/test_output_bucket.py",
     "laminar_core/driver/recovery/sources.py": "tests/driver/recovery/test_gaps.py",
     "laminar_core/protocol/alignment_events.py": "tests/protocol/test_alignment.py",
     "laminar_core/protocol/alignment_state.py": "tests/protocol/test_alignment.py",
@@ -97,9 +102,11 @@ COVERED_ELSEWHERE = {
     "laminar_core/testing/aggregate_jobs.py": "tests/testing/test_scenarios.py",
     "laminar_core/testing/disaster_kinds.py": "tests/testing/test_disasters.py",
     "laminar_core/testing/restored_view.py": "tests/verification/test_corruption_campaign.py",
+    "laminar_core/pipeline/event_lines.py": "tests/pipeline/test_display.py",
     "jobs/loop_data.py": "tests/jobs/test_loop.py",
     "jobs/payments.py": "tests/spark/test_recovery.py",
     "resources/checkpoints.py": "tests/orchestration/launching/test_move_job.py",
+    "resources/drivers/launcher.py": "tests/resources/drivers/test_kubernetes_launcher.py",
     "resources/drivers/process.py": "tests/resources/drivers/test_supervised.py",
     "sensors/alignment/facts.py": "tests/sensors/alignment/test_sensor.py",
     "sensors/facts/audit_follower.py": "tests/sensors/observer/test_job_observations.py",
@@ -107,7 +114,6 @@ COVERED_ELSEWHERE = {
     "sensors/facts/job_facts.py": "tests/orchestration/test_checks.py",
     "sensors/facts/stored_checkpoints.py": "tests/sensors/observer/test_checkpoint_metadata.py",
     "sensors/observer/new_records.py": "tests/sensors/observer/test_observer_of_jobs.py",
-    "sensors/observer/output_reports.py": "tests/sensors/observer/test_observer.py",
     "sensors/recovery/facts.py": "tests/sensors/recovery/test_sensor.py",
     "sensors/source_retention/sensor.py": "tests/sensors/source_retention/test_decision.py",
     "orchestration/factory.py": "tests/orchestration/test_assets.py",
@@ -127,6 +133,11 @@ COVERED_ELSEWHERE = {
     "verification/brokers/place.py": "tests/verification/brokers/test_campaign.py",
     "verification/corruption.py": "tests/verification/test_corruption_campaign.py",
     "verification/forged_stores.py": "tests/verification/commands/test_forgeries.py",
+    "verification/hosts/faults.py": "tests/hosts/test_faults.py",
+    "verification/hosts/host.py": "tests/verification/hosts/test_network.py",
+    "verification/hosts/namespaces.py": "tests/verification/hosts/test_network.py",
+    "verification/hosts/spark_cluster.py": "tests/hosts/test_faults.py",
+    "verification/hosts/stream.py": "tests/hosts/test_faults.py",
     "examples/operations/stream.py": "tests/examples/operations/test_steps.py",
 }
 """Modules without a mirror, and the test that imports them and would fail if they were wrong."""
@@ -202,7 +213,8 @@ GUARDED_READERS = {
     "laminar_core/connectors/formats/csv_lines.py": "one line per message, and lines around them",
     "laminar_core/connectors/formats/json_decoding.py": "wraps each message, examines what it must",
     "laminar_core/connectors/files/parquet_rows.py": "reads in workers: a crash costs one process",
-    "laminar_core/connectors/parquet_files.py": "footers, in the driver: only the format's checks",
+    "laminar_core/connectors/parquet_files.py": "types of footers only",
+    "laminar_core/connectors/parquet_footers.py": "in the driver: only the format's checks",
     "laminar_core/connectors/parquet_source.py": "reads in workers: a crash costs one process",
     "laminar_core/connectors/parquet_sink.py": "writes",
     "laminar_core/cli/savepoint_create.py": "reads what its user gives it, in a command",
@@ -216,6 +228,7 @@ GUARDED_READERS = {
     "benchmarks/join_systems/question.py": "writes",
     "benchmarks/topics/client.py": "reads messages that the benchmark wrote",
     "verification/brokers/incoming.py": "wrong on purpose, and reads its own messages",
+    "verification/hosts/answer.py": "reads the output of its own job",
 }
 """Where readers of foreign bytes may be imported, and why that is well (CONTRIBUTING)."""
 
@@ -260,6 +273,7 @@ PATTERNS = {"search", "match", "fullmatch", "findall", "finditer"}
 READS_PROSE = {
     "laminar_core/objectstore/s3_errors.py": "boto's error has no field for the cause",
     "laminar_core/operators/stateless.py": "pyarrow's error has no field for the column",
+    "laminar_core/worker/imports.py": "Spark carries a Python error in words only",
 }
 """Where a foreign library says something in words only."""
 
@@ -519,6 +533,8 @@ ASKS_FIRST = {
     "laminar_core/store/owner.py": "looks at the platform first; without: owners are unknown",
     "laminar_core/link/doors.py": "looks at the platform first; without: the limit of descriptors",
     "resources/drivers/guard.py": "looks at the platform first; without: the driver lives on",
+    "verification/hosts/host.py": "hosts are namespaces of Linux; needs.py asks first",
+    "verification/hosts/namespaces.py": "hosts are namespaces of Linux; needs.py asks first",
 }
 
 

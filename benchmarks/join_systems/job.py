@@ -63,7 +63,8 @@ def main(folder: str) -> None:
         place = Path(folder) / str(number)
         output = str(place / "output")
         checkpoint = CheckpointConfig(str(place / "store"), interval="1 second")
-        pipeline(question, output).run(spark, checkpoint=checkpoint, run=RunConfig(workers=WORKERS))
+        run = RunConfig(workers=WORKERS)
+        pipeline(question, output).run(spark, checkpoint=checkpoint, run=run, progress=False)
         write_totals(question.output, written(output))
         print(DONE, flush=True)  # noqa: T201 - its output
     spark.stop()

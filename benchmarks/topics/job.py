@@ -21,7 +21,8 @@ def main(bootstrap: str, folder: str) -> None:
         source, target = line.split()
         job = pipeline(f"{address}/{source}?until=latest", f"{address}/{target}")
         checkpoint = CheckpointConfig(f"{folder}/{target}", interval="1 second")
-        job.run(spark, checkpoint=checkpoint, run=RunConfig(workers=WORKERS))
+        run = RunConfig(workers=WORKERS)
+        job.run(spark, checkpoint=checkpoint, run=run, progress=False)
         print(DONE, flush=True)  # noqa: T201 - its output
     spark.stop()
 

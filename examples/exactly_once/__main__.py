@@ -35,6 +35,7 @@ from laminar_core.resources import (
     DriverEvent,
     SparkDriverClient,
 )
+from laminar_core.resources.names import STREAM_FIELD, job_name
 from laminar_core.spark import open_session
 from laminar_core.store.checkpoint_store import CheckpointStore
 
@@ -42,6 +43,15 @@ EVENTS = 24_000_000
 _INPUT, _OUTPUT = Path(PAYMENTS.arguments["input"]), Path(PAYMENTS.arguments["output"])
 _STORE, _EVENT_LOG = DEMO / "store", DEMO / "events.jsonl"
 _FOLLOW_S = 0.02
+_DOING = {
+    "generation-started": "workers start",
+    "restore-progress": "workers restore their state",
+    "workers-running": "workers wait for the first rows",
+    "data-flowing": "stream in Spark",
+    "generation-failed": "a new generation is prepared",
+}
+"""Texts of the progress bar after an event. The count of rows stands still until they flow."""
+
 _RUN_TAGS = {".dagster/repository": "__repository__@laminar"}
 """Lets the UI list the run under its job, as if it had been started there."""
 
@@ -103,19 +113,22 @@ class Demo:
 
     def _run_stream(self, instance: dg.DagsterInstance) -> str:
         """Materialise the output, while a background thread watches and kills."""
-        task = self._bar.add_task("stream in Spark", total=EVENTS)
+        task, job = self._bar.add_task("Dagster and Spark start", total=EVENTS), job_name("run")
         over = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(task, over))
         watcher.start()
         try:
-            result = defs.resolve_job_def(f"{PAYMENTS.name}_run").execute_in_process(
+            result = defs.resolve_job_def(job).execute_in_process(
                 instance=instance,
                 resources={
-                    "checkpoints": CheckpointStoreResource(uri=str(_STORE)),
-                    "driver": SparkDriverClient(event_log=str(_EVENT_LOG)),
-                    "launcher": DetachedDriver(),
+                    "laminar_checkpoints": CheckpointStoreResource(uri=str(_STORE)),
+                    "laminar_driver": SparkDriverClient(event_log=str(_EVENT_LOG)),
+                    "laminar_launcher": DetachedDriver(),
                 },
-                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+                run_config={
+                    "ops": {job: {"config": {STREAM_FIELD: PAYMENTS.name}}},
+                    "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+                },
                 tags=_RUN_TAGS,
                 raise_on_error=False,
             )
@@ -134,9 +147,12 @@ class Demo:
                 with suppress(ProcessLookupError):
                     os.kill(due.pid, signal.SIGKILL)
                 self._console.print(f"SIGKILL for {due.victim} {due.pid}")
+                self._bar.update(task, description=f"the death of the {due.victim} is noticed")
             self._show_event(task, event)
 
     def _show_event(self, task: TaskID, event: DriverEvent) -> None:
+        if (doing := doing_after(event["event"])) is not None:
+            self._bar.update(task, description=doing)
         match event["event"]:
             case "progress":
                 self._bar.update(task, completed=event["rows_in"])
@@ -167,6 +183,11 @@ class Demo:
         started_ms = self._clock.monotonic_ms()
         yield
         self._timings[name] = round((self._clock.monotonic_ms() - started_ms) / 1000, 3)
+
+
+def doing_after(event: str) -> str | None:
+    """Return the text of the progress bar after an event, or None if it stays the same."""
+    return _DOING.get(event)
 
 
 def follow(path: Path, over: threading.Event) -> Iterator[DriverEvent]:

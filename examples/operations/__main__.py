@@ -1,9 +1,9 @@
 """``make demo-ops``: Dagster runs payments through slowness, kills and damage.
 
-    python -m examples.operations [--folder build/demo-ops]
+    python -m examples.operations [--folder build/demo-ops] [--keep]
 
 It starts webserver, daemon, sensors and schedules of its own on a free port, and ends them and
-everything that they started, whatever happens.
+everything that they started, whatever happens; with ``--keep``, once you press Ctrl-C.
 """
 
 import json
@@ -66,12 +66,16 @@ _SURROUNDINGS = ("payments to read", "dagster dev")
 _END = ("the rest, with `laminar run`", "the same as a Spark batch query")
 
 
-def prove(console: Console, folder: Path, pictures: Path | None) -> int:
-    """Run the whole demonstration and return the exit code. Screenshots go into ``pictures``."""
+def prove(console: Console, folder: Path, pictures: Path | None, *, keep: bool = False) -> int:
+    """Run the whole demonstration and return the exit code.
+
+    Screenshots go into ``pictures``. With ``keep``, Dagster stays open until Ctrl-C.
+    """
     clock = SystemClock()
     stage = Stage(console, clock)
     begun_ms = clock.monotonic_ms()
     comparison: Comparison | None = None
+    operations: Operations | None = None
     with ended_by_signals(), ExitStack() as cleanup:
         cleanup.callback(end_all, folder, clock)
         try:
@@ -87,14 +91,36 @@ def prove(console: Console, folder: Path, pictures: Path | None) -> int:
         except StepFailed:
             pass  # It is in the report.
         except KeyboardInterrupt:
+            keep = False
             console.print("interrupted: ending what was started", style="red")
+        report = _report(stage, folder, comparison, begun_ms, pictures=pictures is not None)
+        if keep and operations is not None:
+            stay_open(console, f"http://localhost:{operations.ui.port}")
+    return 1 if report.problems else 0
+
+
+def _report(
+    stage: Stage, folder: Path, comparison: Comparison | None, begun_ms: float, *, pictures: bool
+) -> OperationsReport:
+    """Show the report, and keep it beside the logs."""
+    console = stage.console
     planned = len(_SURROUNDINGS) + len(STEPS) + len(_END) + len(SHOTS if pictures else ())
     took_s = stage.since_s(begun_ms)
     report = OperationsReport(tuple(stage.steps), planned, comparison, took_s)
     (folder / "summary.json").write_text(json.dumps(report.to_json(), indent=2) + "\n")
     show(report, console)
     console.print(f"Logs and summary.json are in {folder}", soft_wrap=True, highlight=False)
-    return 1 if report.problems else 0
+    return report
+
+
+def stay_open(console: Console, url: str, wait: Callable[[], object] = signal.pause) -> None:
+    """Print where Dagster is, and wait until an interrupt ends the demonstration."""
+    console.print(f"Dagster stays open on {url}. Ctrl-C ends it.", soft_wrap=True)
+    try:
+        while True:
+            wait()
+    except KeyboardInterrupt:
+        console.print("ending what was started")
 
 
 @contextmanager
@@ -193,14 +219,15 @@ def _finish(command: list[str], folder: Path) -> None:
     type=click.Path(path_type=Path, file_okay=False),
     help="Also photograph the UI, into this directory (docs/images).",
 )
-def main(folder: Path, screenshots: Path | None) -> None:
+@click.option("--keep", is_flag=True, help="Leave Dagster open at the end, until Ctrl-C.")
+def main(folder: Path, screenshots: Path | None, *, keep: bool) -> None:
     """Prove that a stream under Dagster is operated as documented."""
     if screenshots is not None and (missing := why_no_browser()):
         raise click.UsageError(missing)
     folder = folder.absolute()
     os.environ[FOLDER_VARIABLE] = str(folder)
     pictures = None if screenshots is None else screenshots.absolute()
-    sys.exit(perform(lambda console: prove(console, folder, pictures), folder))
+    sys.exit(perform(lambda console: prove(console, folder, pictures, keep=keep), folder))
 
 
 if __name__ == "__main__":

@@ -97,14 +97,30 @@ class Browser:
         assert size <= BYTES_MAX, f"{path} has {size} bytes"
         return path
 
-    def launch(self, job: str, config: str) -> None:
-        """Fill in the form of a job in its launchpad, and click the button."""
+    def fill_in(self, job: str, config: str, said: str = "No errors") -> None:
+        """Fill in the form of a job in its launchpad, and wait for what it says to that."""
         self.open(launchpad(job), [job])
         self.page.locator(".CodeMirror").first.wait_for()
         self.page.evaluate(
             "text => document.querySelector('.CodeMirror').CodeMirror.setValue(text)", config
         )
-        self.page.get_by_text("No errors").first.wait_for()
+        self.page.get_by_text(said).first.wait_for()
+
+    @property
+    def may_launch(self) -> bool:
+        """Whether the form can be launched; it waits for what makes it so, for a while."""
+        from playwright.sync_api import TimeoutError as StaysGrey  # noqa: PLC0415
+
+        try:
+            button = self.page.get_by_role("button", name="Launch Run", disabled=False)
+            button.wait_for(timeout=_QUIET_MS)
+        except StaysGrey:
+            return False
+        return True
+
+    def launch(self, job: str, config: str) -> None:
+        """Fill in the form of a job in its launchpad, and click the button."""
+        self.fill_in(job, config)
         self.page.get_by_role("button", name="Launch Run").click()
         self.page.wait_for_url("**/runs/*")
 

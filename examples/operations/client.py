@@ -1,30 +1,27 @@
-"""Dagster's webserver from outside, as the UI uses it: GraphQL over HTTP."""
+"""Dagster's webserver from outside, as the UI uses it: GraphQL over HTTP.
 
-import json
+Runs are launched by Dagster's own client. It has no questions about runs, ticks, checks and
+partitions: these go through the library below it.
+"""
+
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
+import requests
+from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
+from gql import Client, GraphQLRequest
+from gql.transport import Transport
+from gql.transport.exceptions import TransportConnectionFailed, TransportError
+from gql.transport.requests import RequestsHTTPTransport
 
 LOCATION, REPOSITORY = "laminar", "__repository__"
 """The names in ``workspace.yaml``."""
 
 OVER = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 60
 
-_LAUNCH = """
-mutation($params: ExecutionParams!) {
-  launchRun(executionParams: $params) {
-    __typename
-    ... on LaunchRunSuccess { run { runId } }
-    ... on RunConfigValidationInvalid { errors { message } }
-    ... on PythonError { message }
-    ... on Error { message }
-  }
-}"""
 _RUNS = """
 query($filter: RunsFilter, $limit: Int) {
   runsOrError(filter: $filter, limit: $limit) {
@@ -100,18 +97,23 @@ class Tick:
     said: str
 
 
-@dataclass(frozen=True, slots=True)
 class DagsterClient:
     """Speaks to the webserver on a port of this machine."""
 
-    port: int
+    def __init__(self, port: int, transport: Transport | None = None) -> None:
+        """Nothing is sent yet; ``transport`` is another way to the server than HTTP."""
+        self.port = port
+        self._transport = transport or RequestsHTTPTransport(
+            f"http://127.0.0.1:{port}/graphql", timeout=_TIMEOUT_S
+        )
 
     def is_up(self) -> bool:
         """Return whether the server answers."""
         try:
-            return self._request("GET", "/server_info")[0] == HTTPStatus.OK
-        except (OSError, HTTPException):
+            answer = requests.get(f"http://127.0.0.1:{self.port}/server_info", timeout=_TIMEOUT_S)
+        except OSError:
             return False
+        return answer.ok
 
     def query(self, text: str, **variables: object) -> dict[str, Any]:
         """Send a query, and return the data.
@@ -120,12 +122,13 @@ class DagsterClient:
             UiError: it was refused.
             OSError: the server does not answer.
         """
-        body = json.dumps({"query": text, "variables": variables})
-        _, answer = self._request("POST", "/graphql", body)
-        content = json.loads(answer)
-        if content.get("errors"):
-            raise UiError(content["errors"][0]["message"])
-        return content["data"]
+        try:
+            asked = GraphQLRequest(text, variable_values=variables)
+            return Client(transport=self._transport).execute(asked)
+        except TransportConnectionFailed as error:
+            raise ConnectionError(str(error)) from error
+        except TransportError as error:
+            raise UiError(str(error)) from error
 
     def launch(
         self,
@@ -141,22 +144,17 @@ class DagsterClient:
             UiError: the configuration was refused, or there is no such job.
         """
         wanted = {**(tags or {}), **({} if partition is None else {"dagster/partition": partition})}
-        selector = {
-            "repositoryLocationName": LOCATION,
-            "repositoryName": REPOSITORY,
-            "jobName": job,
-        }
-        params = {
-            "selector": selector,
-            "runConfigData": config or {},
-            "mode": "default",
-            "executionMetadata": {"tags": [{"key": k, "value": v} for k, v in wanted.items()]},
-        }
-        answer = self.query(_LAUNCH, params=params)["launchRun"]
-        if "run" not in answer:
-            said = [error["message"] for error in answer.get("errors", ())]
-            raise UiError(f"{job}: {'; '.join(said) or answer.get('message', answer)}")
-        return answer["run"]["runId"]
+        client = DagsterGraphQLClient("127.0.0.1", self.port, transport=self._transport)
+        try:
+            return client.submit_job_execution(
+                job,
+                repository_location_name=LOCATION,
+                repository_name=REPOSITORY,
+                run_config=config or {},
+                tags=wanted,
+            )
+        except DagsterGraphQLClientError as error:
+            raise UiError(f"{job}: {_said(error)}") from error
 
     def runs(self, *, limit: int = 20, **wanted: object) -> list[Run]:
         """Return runs that match a GraphQL filter, newest first."""
@@ -201,14 +199,10 @@ class DagsterClient:
         found = self.query(_PARTITIONS, key={"path": key.path})["assetNodeOrError"]
         return frozenset(found.get("assetPartitionStatuses", {}).get("materializedPartitions", ()))
 
-    def _request(self, method: str, path: str, body: str | None = None) -> tuple[int, bytes]:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=_TIMEOUT_S)
-        try:
-            connection.request(method, path, body, {"content-type": "application/json"})
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
+
+def _said(error: DagsterGraphQLClientError) -> str:
+    said = cast("list[dict[str, str]] | str", error.args[-1])
+    return said if isinstance(said, str) else "; ".join(each["message"] for each in said)
 
 
 def _run(found: Mapping[str, Any]) -> Run:

@@ -11,9 +11,9 @@ defs = dg.Definitions.merge(
     dg.Definitions(
         executor=dg.in_process_executor,
         resources={
-            "checkpoints": CheckpointStoreResource(uri=str(folder() / "store")),
-            "driver": SparkDriverClient(),
-            "launcher": DetachedDriver(log_directory=str(folder() / "drivers")),
+            "laminar_checkpoints": CheckpointStoreResource(uri=str(folder() / "store")),
+            "laminar_driver": SparkDriverClient(),
+            "laminar_launcher": DetachedDriver(log_directory=str(folder() / "drivers")),
         },
     ),
 )

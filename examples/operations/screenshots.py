@@ -14,7 +14,7 @@ from examples.operations.browser import (
     sensor_page,
 )
 from examples.operations.steps import Operations
-from laminar_core.resources.names import partition_of
+from laminar_core.resources.names import job_name, partition_of, sensor_name
 from laminar_core.sensors.observer.checkpoint_reports import INTEGRITY_CHECK
 
 _A_TICK = 'tbody a:has-text("requested"), table button:has-text("requested")'
@@ -32,8 +32,8 @@ def take(operations: Operations, shots: list[Shot], folder: Path) -> None:
 
 def while_slow(operations: Operations) -> list[Shot]:
     """Return the screenshots after the sensor has changed the mode."""
-    stream = operations.spec.name
-    return [Shot("alignment", sensor_page(f"{stream}_alignment"), ["Tick for"], [_A_TICK])]
+    del operations
+    return [Shot("alignment", sensor_page(sensor_name("alignment")), ["Tick for"], [_A_TICK])]
 
 
 def when_calm(operations: Operations) -> list[Shot]:
@@ -52,9 +52,10 @@ def at_the_end(operations: Operations) -> list[Shot]:
     stream = operations.spec.name
     integrity = asset_page(stream, "checkpoint", "checks", checkDetail=INTEGRITY_CHECK)
     return [
+        Shot("deployment", asset_page(stream, "deployment"), ["What to click"], height=900),
         Shot("recovery", asset_page(stream, "recovery", "events"), ["from_checkpoint"]),
-        Shot("recover", launchpad(f"{stream}_recover"), [f"{stream}_recover", "Launch Run"]),
-        Shot("runs", "/runs", [f"{stream}_recovery"]),
+        Shot("recover", launchpad(job_name("recover")), ["Missing required config entry"]),
+        Shot("runs", "/runs", [job_name("recover")]),
         # Last: Dagster takes some seconds to sum up what a check says of many checkpoints.
         Shot("lineage", lineage(stream), ["checkpoint", "recovery", "drill"], height=1080),
         Shot("checks", integrity, ["sha256 differs"]),

@@ -11,6 +11,8 @@ from laminar_core.orchestration import StreamSpec
 from laminar_core.records.manifest import CheckpointManifest, GenerationBase
 from laminar_core.resources.names import (
     ACTOR_TAG,
+    STREAM_FIELD,
+    GroupSensor,
     StreamCheck,
     StreamJob,
     check_key,
@@ -18,9 +20,11 @@ from laminar_core.resources.names import (
     job_name,
     partition_of,
     schedule_name,
+    sensor_name,
 )
 from laminar_core.sensors.observer.checkpoint_reports import INTEGRITY_CHECK
 from laminar_core.store.generation_summary import GenerationSummary
+from laminar_core.units import duration_ms
 
 BRAKE_ROW_US = 200.0
 """Five thousand rows a second and worker, where twenty thousand come."""
@@ -56,13 +60,22 @@ class Operations:
     damaged_checkpoint: int = 0
     _fast_s: float = FAST_S
 
+    @property
+    def patience_s(self) -> float:
+        """How long to wait for anything, in seconds: what the stream itself is allowed to take.
+
+        That is its silence until it counts as dead, a start, and a checkpoint after it.
+        """
+        allowed_ms = duration_ms(self.spec.alerts.heartbeat_max) + self.spec.start_timeout_ms
+        return (allowed_ms + duration_ms(self.spec.checkpoints.timeout)) / 1000
+
     def start(self) -> None:
         """Start the job as the launchpad does."""
         begun_ms = self.stage.clock.monotonic_ms()
-        config = {"start_from": "fresh", "reason": "demonstration"}
-        run = self._launch("start", {"ops": {f"{self.spec.name}__deployment": {"config": config}}})
+        config = self._config("start", start_from="fresh", reason="demonstration")
+        run = self._launch("start", config)
         self.stage.note(f"run {run.run_id[:8]} started it and is over: the driver is detached")
-        self._checkpoints(SETTLED, "its first checkpoints", 120)
+        self._checkpoints(SETTLED, "its first checkpoints")
         pid = self.job.driver_pid()
         took_s = self.stage.since_s(begun_ms)
         self.stage.note(f"driver {pid} runs, {SETTLED} checkpoints after {took_s:.1f} s")
@@ -79,7 +92,7 @@ class Operations:
         slow = self.stage.wait_until(
             "a slow checkpoint",
             lambda: next((m for m in self._since(at_ms) if alignment_s(m) > SLOW_S), None),
-            60,
+            self.patience_s,
             lambda: in_words(self._since(at_ms)),
         )
         self.stage.note(
@@ -87,7 +100,7 @@ class Operations:
             f"barriers wait {alignment_s(slow):.2f} s"
         )
         self._fast_s = max(FAST_S, duration_s(slow) / FASTER)
-        self._mode_changed(changes, braked_ms, "the brake", 180)
+        self._mode_changed(changes, braked_ms, "the brake")
         self.unaligned_checkpoint = self._settled("unaligned", generation)
 
     def speed_up(self) -> None:
@@ -95,7 +108,7 @@ class Operations:
         generation = self._generation()
         changes = len(self.job.mode_changes())
         set_brake(self.brake, None)
-        self._mode_changed(changes, self.stage.clock.monotonic_ms(), "the brake was gone", 180)
+        self._mode_changed(changes, self.stage.clock.monotonic_ms(), "the brake was gone")
         self._settled("aligned", generation)
 
     def kill(self) -> None:
@@ -109,13 +122,11 @@ class Operations:
 
     def retain(self) -> None:
         """Wait until retention has run on its schedule and deleted something."""
-        tags = [
-            {"key": "dagster/schedule_name", "value": schedule_name(self.spec.name, "retention")}
-        ]
+        tags = [{"key": "dagster/schedule_name", "value": schedule_name("retention")}]
         deleted = self.stage.wait_until(
             "retention on its schedule",
             lambda: self._deleted() if self.ui.runs(tags=tags, statuses=["SUCCESS"]) else None,
-            120,
+            self.patience_s,
             lambda: str([(r.job, r.status) for r in self.ui.runs(tags=tags, limit=3)]),
         )
         runs = self.ui.runs(tags=tags, limit=50)
@@ -124,7 +135,7 @@ class Operations:
 
     def drill(self) -> None:
         """Run a restore drill of the newest checkpoint, as the schedule would."""
-        run = self._launch("drill", self._config("drill", which="newest"), limit_s=300)
+        run = self._launch("drill", self._config("drill", which={"newest": {}}))
         took_s = (run.ended_s or 0) - (run.started_s or 0)
         self.stage.note(
             f"run {run.run_id[:8]} restored a checkpoint beside the job: {took_s:.1f} s"
@@ -154,13 +165,16 @@ class Operations:
         continues = f"continues from {base.base_checkpoint_id}"
         self.stage.note(f"generation {base.generation} passed by what is damaged and {continues}")
         self._once(dead, before, blocked_max=len({reported, newest}))
-        self._launch("verify", partition=partition_of(reported), expected="FAILURE")
+        verify = self._config("verify", checkpoint_id=reported)
+        self._launch("verify", verify, expected="FAILURE")
         self._expect_check(INTEGRITY_CHECK, "failed", partition_of(reported), _DAMAGE)
 
     def stop(self) -> None:
         """Stop it with a last checkpoint; a job that ended by itself is not recovered."""
         generation = self._generation()
-        self._launch("stop", self._config("stop", reason="the demonstration is over"))
+        self._launch(
+            "stop", self._config("stop", how={"checkpoint": {}}, reason="the demonstration is over")
+        )
         newest = self.job.generation()
         end = newest.end if newest else None
         if end is None:
@@ -170,23 +184,22 @@ class Operations:
     # What steps have in common.
 
     def _config(self, name: StreamJob, **values: object) -> dict[str, object]:
-        return {"ops": {job_name(self.spec.name, name): {"config": values}}}
+        form = {STREAM_FIELD: self.spec.name, **values}
+        return {"ops": {job_name(name): {"config": form}}}
 
     def _launch(
         self,
         name: StreamJob,
-        config: dict[str, object] | None = None,
+        config: dict[str, object],
         *,
-        partition: str | None = None,
         expected: str = "SUCCESS",
-        limit_s: float = 180,
     ) -> Run:
-        job, tags = job_name(self.spec.name, name), {ACTOR_TAG: "operations-demo"}
-        run_id = self.ui.launch(job, config, partition=partition, tags=tags)
+        job, tags = job_name(name), {ACTOR_TAG: "operations-demo"}
+        run_id = self.ui.launch(job, config, tags=tags)
         run = self.stage.wait_until(
             f"run {run_id[:8]} of {job}",
             lambda: found if (found := self.ui.run(run_id)).is_over else None,
-            limit_s,
+            self.patience_s,
             lambda: self.ui.run(run_id).status,
         )
         if run.status != expected:
@@ -204,11 +217,11 @@ class Operations:
         newest = self.job.generation()
         return self.job.since(newest.generation, at_ms) if newest else []
 
-    def _checkpoints(self, count: int, what: str, limit_s: float) -> None:
+    def _checkpoints(self, count: int, what: str) -> None:
         self.stage.wait_until(
             what,
             lambda: True if len(self._since(0)) >= count else None,
-            limit_s,
+            self.patience_s,
             lambda: in_words(self._since(0)),
         )
 
@@ -217,7 +230,7 @@ class Operations:
         self.stage.wait_until(
             f"checkpoint {checkpoint_id} in Dagster",
             lambda: partition in self.ui.partitions(checkpoint_key(self.spec.name)) or None,
-            60,
+            self.patience_s,
             lambda: self._last_words("checkpoint_reporter"),
         )
 
@@ -233,11 +246,11 @@ class Operations:
             raise StepFailed("Dagster knows none of the checkpoints")
         return int(max(known))
 
-    def _mode_changed(self, changes: int, since_ms: float, what: str, limit_s: float) -> None:
+    def _mode_changed(self, changes: int, since_ms: float, what: str) -> None:
         command = self.stage.wait_until(
             "the alignment sensor",
             lambda: found[-1] if len(found := self.job.mode_changes()) > changes else None,
-            limit_s,
+            self.patience_s,
             lambda: f"{self._last_words('alignment')}; {in_words(self.job.newest(3)[::-1])}",
         )
         after_s = self.stage.since_s(since_ms)
@@ -255,7 +268,10 @@ class Operations:
             return newest if len(good) == SETTLED else None
 
         fast = self.stage.wait_until(
-            f"{SETTLED} fast checkpoints", look, 120, lambda: in_words(self._since(at_ms))
+            f"{SETTLED} fast checkpoints",
+            look,
+            self.patience_s,
+            lambda: in_words(self._since(at_ms)),
         )
         if self._generation() != generation:
             raise StepFailed(f"generation {generation} did not survive it")
@@ -274,7 +290,9 @@ class Operations:
             done = alive and any(m.generation > dead for m in self.job.newest(1))
             return newest if done else None
 
-        found = self.stage.wait_until("recovery", look, 240, lambda: self._last_words("recovery"))
+        found = self.stage.wait_until(
+            "recovery", look, self.patience_s, lambda: self._last_words("recovery")
+        )
         assert found.base is not None
         after_s = self.stage.since_s(killed_ms)
         self.stage.note(
@@ -303,7 +321,7 @@ class Operations:
         self.stage.note(f"exactly one run recovers generation {dead}: {done[0].run_id[:8]}{said}")
 
     def _recoveries(self) -> list[Run]:
-        return self.ui.runs(pipelineName=job_name(self.spec.name, "recovery"), limit=50)
+        return self.ui.runs(pipelineName=job_name("recover"), limit=50)
 
     def _deleted(self) -> int | None:
         deleted = sum(each.deleted for each in self.job.store.list_summaries())
@@ -316,13 +334,13 @@ class Operations:
         said = self.stage.wait_until(
             f"check {check}",
             lambda: s if (s := self.ui.check(key, check, partition)).startswith(verdict) else None,
-            30,
+            self.patience_s,
             lambda: self.ui.check(key, check, partition),
         )
         if words not in said:
             raise StepFailed(f"check {check} {said}")
         self.stage.note(f"check {check} {said}")
 
-    def _last_words(self, sensor: str) -> str:
-        ticks = self.ui.ticks(f"{self.spec.name}_{sensor}", limit=1)
+    def _last_words(self, sensor: GroupSensor) -> str:
+        ticks = self.ui.ticks(sensor_name(sensor), limit=1)
         return f"sensor {sensor}: {ticks[0].said or ticks[0].status}" if ticks else "no tick yet"

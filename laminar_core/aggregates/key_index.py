@@ -34,6 +34,11 @@ class KeyIndex:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def hashes(self) -> UInt64Array:
+        """The hash of each key, by its number; what is added later does not change it."""
+        return self._hashes[: self._count]
+
     def find(self, hashes: UInt64Array, are_equal: AreEqual) -> Integers:
         """Return the number of each key, or -1."""
         found = np.full(len(hashes), MISSING)

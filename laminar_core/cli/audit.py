@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import click
 
+from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
@@ -28,7 +29,13 @@ def audit() -> None:
     """Show who did what to a job, and verify the audit log."""
 
 
-@audit.command("list")
+@audit.command(
+    "list",
+    epilog=examples(
+        "laminar audit list --store build/store --since 2026-01-31",
+        "laminar audit list --store build/store --action restore --json",
+    ),
+)
 @store_option
 @job_option
 @json_option
@@ -70,7 +77,9 @@ def list_records(
         click.echo("some records are missing or unreadable: see `laminar audit verify`", err=True)
 
 
-@audit.command()
+@audit.command(
+    epilog=examples("laminar audit show 12 --store build/store"),
+)
 @store_option
 @job_option
 @json_option
@@ -92,7 +101,12 @@ def show(*, store: str, job: str | None, as_json: bool, number: int) -> None:
             click.echo(line)
 
 
-@audit.command()
+@audit.command(
+    epilog=examples(
+        "laminar audit verify --store build/store",
+        "laminar audit verify --store build/store --key-env MY_KEY",
+    ),
+)
 @store_option
 @job_option
 @json_option

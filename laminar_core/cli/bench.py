@@ -10,11 +10,17 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from laminar_core.cli.groups import examples
 from laminar_core.cli.options import json_option
 from laminar_core.errors import ConfigurationError, ErrorCode
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "laminar bench --list",
+        "laminar bench joins --json",
+    ),
+)
 @click.argument("names", nargs=-1)
 @json_option
 @click.option("--list", "only_list", is_flag=True, help="List the benchmarks.")

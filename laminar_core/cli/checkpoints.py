@@ -14,7 +14,9 @@ from laminar_core.cli.contents import (
     print_contents_as_json,
     state_contents,
 )
+from laminar_core.cli.control import checkpoint
 from laminar_core.cli.diff import diff
+from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.pins import pin, pins_as_json, pins_as_remarks, pins_by_checkpoint, unpin
@@ -30,15 +32,22 @@ newest_by_default = click.argument("checkpoint_id", type=click.IntRange(min=1), 
 
 @click.group()
 def checkpoints() -> None:
-    """Show, read and verify the checkpoints of a job."""
+    """Take, show, read and verify the checkpoints of a job."""
 
 
+checkpoints.add_command(checkpoint, "take")
 checkpoints.add_command(diff)
 checkpoints.add_command(pin)
 checkpoints.add_command(unpin)
 
 
-@checkpoints.command("list")
+@checkpoints.command(
+    "list",
+    epilog=examples(
+        "laminar checkpoints list --store build/store",
+        "laminar checkpoints list --store build/store --all --json",
+    ),
+)
 @store_option
 @job_option
 @json_option
@@ -64,7 +73,12 @@ def list_checkpoints(*, store: str, job: str | None, as_json: bool, everything: 
         print_summaries(summaries, pins_as_remarks(pins))
 
 
-@checkpoints.command()
+@checkpoints.command(
+    epilog=examples(
+        "laminar checkpoints show --store build/store",
+        "laminar checkpoints show 12 --store build/store --json",
+    ),
+)
 @store_option
 @job_option
 @json_option
@@ -84,7 +98,12 @@ def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: Checkpoin
         click.echo(remark)
 
 
-@checkpoints.command()
+@checkpoints.command(
+    epilog=examples(
+        "laminar checkpoints verify --store build/store",
+        "laminar checkpoints verify --store build/store --all",
+    ),
+)
 @store_option
 @job_option
 @json_option
@@ -116,7 +135,13 @@ def verify(
         sys.exit(CorruptCheckpointError.exit_code)
 
 
-@checkpoints.command("read")
+@checkpoints.command(
+    "read",
+    epilog=examples(
+        "laminar checkpoints read --store build/store --operator totals --limit 5",
+        "laminar checkpoints read 12 --store build/store --inflight --json",
+    ),
+)
 @store_option
 @job_option
 @json_option

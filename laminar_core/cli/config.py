@@ -7,6 +7,7 @@ from typing import Any, cast
 import click
 from click.core import ParameterSource
 
+from laminar_core.cli.groups import examples
 from laminar_core.cli.options import (
     FILE,
     SETTINGS,
@@ -68,6 +69,7 @@ def _text(value: object) -> str:
 config = GroupedCommand(
     "config",
     callback=_config,
+    epilog=examples("laminar config", "laminar config --state-backend rocksdb --json"),
     help="""Show every option, its value, and where it was set.
 
     The command line wins over variables LAMINAR_…, which win over laminar.toml, which wins over the

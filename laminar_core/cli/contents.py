@@ -6,12 +6,13 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import cast
 
 import click
 import pyarrow as pa
 from pydantic_core import to_json
 
-from laminar_core.cli.views import event_time
+from laminar_core.cli.views import event_time, size_text
 from laminar_core.codec.inflight import InflightElement
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.types import Batch, Idle, Watermark
@@ -22,6 +23,9 @@ from laminar_core.store.state_reading import read_rows
 
 ROWS_AT_ONCE = 1_024
 """Rows become Python objects only as far as they are printed."""
+
+BYTES_SHOWN = 32
+"""Length of the longest value of bytes that is printed; sketches are longer. ``--json`` has all."""
 
 Line = dict[str, object]
 
@@ -171,10 +175,19 @@ def _rows(table: pa.Table) -> Iterator[Line]:
             yield {"element": "row", "row": row}
 
 
+def value_text(value: object) -> str:
+    """Return a value as people read it; of a sketch only the size, which says how full it is."""
+    if isinstance(value, bytes) and len(value) > BYTES_SHOWN:
+        return f"<{size_text(len(value))}>"
+    return str(value)
+
+
 def _text(line: Line) -> str:
     match line:
         case {"row": dict(row)}:
-            return ", ".join(f"{name}={value}" for name, value in row.items())
+            return ", ".join(
+                f"{name}={value_text(value)}" for name, value in cast("Line", row).items()
+            )
         case {"watermark_us": int(time_us)}:
             return f"watermark {event_time(time_us)}"
         case _:

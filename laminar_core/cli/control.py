@@ -1,4 +1,4 @@
-"""``laminar checkpoint``, ``stop``, ``mode``, ``control``: send commands to a running job."""
+"""``laminar checkpoints take``, ``stop``, ``mode``, ``control``: send commands to a running job."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import click
 from rich.console import Console
 
+from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
@@ -54,7 +55,12 @@ def command_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command("checkpoint")
+@click.command(
+    "checkpoint",
+    epilog=examples(
+        "laminar checkpoints take --store build/store --reason 'before the release'",
+    ),
+)
 @command_options
 @click.argument("job_name", metavar="[JOB]", required=False)
 def checkpoint(*, job_name: str | None, job: str | None, store: str, **how: object) -> None:
@@ -64,7 +70,12 @@ def checkpoint(*, job_name: str | None, job: str | None, store: str, **how: obje
     ask(store, job_name or job, TakeCheckpoint(), **how)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "laminar stop --store build/store --reason 'new cluster'",
+        "laminar stop --store build/store --savepoint backups/last",
+    ),
+)
 @command_options
 @click.option(
     "--savepoint", "target", metavar="TARGET", help="Copy the last checkpoint to a savepoint."
@@ -85,7 +96,12 @@ def stop(*, store: str, job: str | None, target: str | None, cancel: bool, **how
     ask(store, job, action, **how)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "laminar mode unaligned --store build/store --reason 'a slow sink'",
+        "laminar mode default --store build/store",
+    ),
+)
 @command_options
 @click.argument("mode")
 def mode(*, store: str, job: str | None, mode: str, **how: object) -> None:
@@ -102,7 +118,10 @@ def control() -> None:
     """Show the commands that were sent to running jobs."""
 
 
-@control.command("list")
+@control.command(
+    "list",
+    epilog=examples("laminar control list --store build/store"),
+)
 @store_option
 @job_option
 @json_option

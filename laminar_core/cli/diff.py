@@ -12,8 +12,9 @@ import click
 import pyarrow as pa
 from pydantic_core import to_json
 
-from laminar_core.cli.contents import ROWS_AT_ONCE, Selection
+from laminar_core.cli.contents import ROWS_AT_ONCE, Selection, value_text
 from laminar_core.cli.facts import Fact, changed_facts
+from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.reporting import ROWS_SHOWN
@@ -28,7 +29,11 @@ Change = dict[str, object]
 _SIGNS: dict[ChangeKind, str] = {"added": "+", "removed": "-", "changed": "~"}
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "laminar checkpoints diff 11 12 --store build/store --operator totals",
+    ),
+)
 @store_option
 @job_option
 @json_option
@@ -192,11 +197,11 @@ def _text(change: Mapping[str, object]) -> str:
     assert isinstance(key, dict)
     assert isinstance(before, dict)
     assert isinstance(after, dict)
-    named = ", ".join(f"{name}={value}" for name, value in key.items())
+    named = ", ".join(f"{name}={value_text(value)}" for name, value in key.items())
     if before and after:
         steps = [f"{name} {_step(name, before[name], after[name])}" for name in after]
     else:
-        steps = [f"{name}={value}" for name, value in (before or after).items()]
+        steps = [f"{name}={value_text(value)}" for name, value in (before or after).items()]
     return ": ".join(text for text in (named, ", ".join(steps)) if text)
 
 
@@ -205,7 +210,7 @@ def _step(name: str, before: object, after: object) -> str:
     if name.endswith("watermark_us"):
         ahead = "" if by is None else f" ({by / 1_000_000:+,.6f} s)"
         return f"{_time(before)} -> {_time(after)}{ahead}"
-    return f"{before} -> {after}" + ("" if by is None else f" ({by:+,})")
+    return f"{value_text(before)} -> {value_text(after)}" + ("" if by is None else f" ({by:+,})")
 
 
 def _time(time_us: object) -> str:

@@ -1,4 +1,4 @@
-"""``laminar drill``.
+"""``laminar drills run``.
 
 Restore a checkpoint in a scratch Spark job to prove that it can be restored.
 """
@@ -10,7 +10,9 @@ from typing import Any
 
 import click
 
-from laminar_core.cli.options import INSTANT, GlobalSettings, GroupedCommand, json_option
+from laminar_core.cli.global_settings import GlobalSettings
+from laminar_core.cli.groups import examples
+from laminar_core.cli.options import INSTANT, GroupedCommand, json_option
 from laminar_core.cli.start_options import (
     checkpoint_config,
     configuration_of,
@@ -19,7 +21,7 @@ from laminar_core.cli.start_options import (
     section_options,
 )
 from laminar_core.cli.target import load_pipeline
-from laminar_core.cli.views import print_table
+from laminar_core.cli.views import print_table, size_text
 from laminar_core.driver.drill.drill import BATCHES_MAX, Drill, DrillOptions, require_drillable
 from laminar_core.host.clock import SystemClock
 from laminar_core.host.private_folders import PrivateFolder, temporary_root
@@ -33,7 +35,13 @@ from laminar_core.store.attribution import actor_of_environment
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 
-@click.command(cls=GroupedCommand)
+@click.command(
+    cls=GroupedCommand,
+    epilog=examples(
+        "laminar drills run job.py --store build/store",
+        "laminar drills run job.py --store build/store --before 2026-01-31T12:00:00Z --workers 4",
+    ),
+)
 @program_options
 @section_options("spark")
 @click.option(
@@ -164,7 +172,7 @@ def print_drill(record: DrillRecord) -> None:
     if record.completed_checkpoint_id is None:
         return
     click.echo(
-        f"{record.size_bytes:,} bytes and {record.inflight_rows:,} rows in flight restored with "
+        f"{size_text(record.size_bytes)} and {record.inflight_rows:,} rows in flight restored with "
         f"{record.workers} workers ({record.workers_before} before), {record.rows_read:,} new rows "
         "read, a further checkpoint completed"
     )

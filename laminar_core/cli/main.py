@@ -12,21 +12,10 @@ from typing import TextIO
 import click
 
 from laminar_core._version import __version__
-from laminar_core.cli.audit import audit
-from laminar_core.cli.bench import bench
-from laminar_core.cli.checkpoints import checkpoints
-from laminar_core.cli.config import config
-from laminar_core.cli.control import checkpoint, control, mode, stop
-from laminar_core.cli.drill import drill
-from laminar_core.cli.drills import drills
-from laminar_core.cli.options import GlobalSettings
-from laminar_core.cli.recover import recover
-from laminar_core.cli.retention import retention
-from laminar_core.cli.run import run
-from laminar_core.cli.savepoints import savepoint
-from laminar_core.cli.simulate import simulate
-from laminar_core.cli.status import jobs, status
-from laminar_core.cli.top import top
+from laminar_core.cli.command_list import ALIASES, SECTIONS
+from laminar_core.cli.completion import complete
+from laminar_core.cli.global_settings import GlobalSettings
+from laminar_core.cli.groups import LazyGroup, examples
 from laminar_core.errors import LaminarError
 from laminar_core.store.audit_key import key_kept_private
 
@@ -34,37 +23,32 @@ UNEXPECTED_EXIT_CODE = 70
 INTERRUPTED_EXIT_CODE = 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    sections=SECTIONS,
+    aliases=ALIASES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=examples(
+        "laminar run jobs/payments.py --store build/store --set input=in --set output=out",
+        "laminar status --store build/store",
+        "laminar checkpoints list --store build/store",
+        'eval "$(_LAMINAR_COMPLETE=bash_source laminar)"     # completes words in bash',
+    ),
+)
 @click.version_option(__version__, prog_name="laminar")
 @click.option("--debug", is_flag=True, help="Show tracebacks and Spark's log.")
 @click.pass_context
 def laminar(context: click.Context, *, debug: bool) -> None:
-    """Run stateful streaming pipelines inside Spark jobs, and manage their checkpoints."""
+    """Run stateful streaming pipelines inside Spark jobs, and manage their checkpoints.
+
+    `laminar COMMAND --help` has the options and examples of a command.
+    """
     context.obj = GlobalSettings(debug)
-
-
-laminar.add_command(run)
-laminar.add_command(recover)
-laminar.add_command(drill)
-laminar.add_command(drills)
-laminar.add_command(config)
-laminar.add_command(status)
-laminar.add_command(top)
-laminar.add_command(jobs)
-laminar.add_command(checkpoint)
-laminar.add_command(savepoint)
-laminar.add_command(stop)
-laminar.add_command(mode)
-laminar.add_command(control)
-laminar.add_command(checkpoints)
-laminar.add_command(retention)
-laminar.add_command(audit)
-laminar.add_command(bench)
-laminar.add_command(simulate)
 
 
 def main() -> None:
     """Run the command line and exit."""
+    complete()
     try:
         with key_kept_private():  # Before a pipeline is imported, and before anything is started.
             _run_command()

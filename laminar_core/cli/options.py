@@ -5,7 +5,6 @@ click does it, and remembers which it was.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,13 +23,6 @@ FILE = "laminar.file"
 
 STRONGER_THAN_FILES = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 SETTINGS = {setting.key: setting for setting in all_settings()}
-
-
-@dataclass(frozen=True, slots=True)
-class GlobalSettings:
-    """Options before the command's name."""
-
-    debug: bool = False
 
 
 class SettingType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since click 8.4

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
@@ -29,7 +30,11 @@ _reason_option = click.option(
 )
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "laminar checkpoints pin 12 --store build/store --reason 'the audit of May'",
+    ),
+)
 @store_option
 @job_option
 @_id_argument
@@ -63,7 +68,11 @@ def pin(  # noqa: PLR0913 - one parameter per option
         click.echo(f"checkpoint {checkpoint_id} is {how} as {name}")
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "laminar checkpoints unpin 12 --store build/store --reason 'audited'",
+    ),
+)
 @store_option
 @job_option
 @_id_argument

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from laminar_core.cli.groups import examples
 from laminar_core.cli.options import GroupedCommand
 from laminar_core.cli.recovery_view import print_recovery
 from laminar_core.cli.run import run
@@ -177,5 +178,6 @@ recover = GroupedCommand(
         click.Option(["--dry-run"], is_flag=True, help="Only report; change nothing."),
     ],
     help=_HELP,
+    epilog=examples("laminar recover job.py --store build/store --dry-run"),
 )
 """The command, with every option of ``laminar run``."""

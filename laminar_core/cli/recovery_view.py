@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from laminar_core.cli.views import print_table, wall_time
+from laminar_core.cli.views import print_table, size_text, wall_time
 from laminar_core.driver.recovery.report import CheckpointReport, RecoveryReport, SinkReport
 
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
@@ -17,9 +17,9 @@ def print_recovery(report: RecoveryReport, owner: str | None) -> None:
     if report.operators:
         click.echo()
         print_table(
-            ("operator", "rows", "bytes", "state"),
+            ("operator", "rows", "size", "state"),
             (
-                (o.operator_id, f"{o.row_count:,}", f"{o.size_bytes:,}", o.problem or o.status)
+                (o.operator_id, f"{o.row_count:,}", size_text(o.size_bytes), o.problem or o.status)
                 for o in report.operators
             ),
         )
@@ -67,7 +67,7 @@ def _described(checkpoint: CheckpointReport) -> str:
     return (
         f"checkpoint {checkpoint.checkpoint_id} of generation {checkpoint.generation} "
         f"({checkpoint.kind}, {checkpoint.mode}), completed {completed}, "
-        f"{age(checkpoint.age_ms)} ago, {checkpoint.size_bytes:,} bytes{inflight}"
+        f"{age(checkpoint.age_ms)} ago, {size_text(checkpoint.size_bytes)}{inflight}"
     )
 
 

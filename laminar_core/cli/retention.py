@@ -10,6 +10,7 @@ from typing import Any
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import (
     SETTINGS,
@@ -74,7 +75,10 @@ def retention() -> None:
     """Delete old checkpoints of a job, and left-over files."""
 
 
-@retention.command(cls=GroupedCommand)
+@retention.command(
+    cls=GroupedCommand,
+    epilog=examples("laminar retention plan --store build/store --keep-last 5"),
+)
 @store_option
 @job_option
 @policy_options
@@ -98,7 +102,12 @@ def plan(
     _show(runner, config, with_files=files, as_json=as_json)
 
 
-@retention.command(cls=GroupedCommand)
+@retention.command(
+    cls=GroupedCommand,
+    epilog=examples(
+        "laminar retention apply --store build/store --keep-last 5 --reason 'make room'",
+    ),
+)
 @store_option
 @job_option
 @policy_options
@@ -149,7 +158,9 @@ def apply(  # noqa: PLR0913 - one parameter per option
         print_result(result, "done")
 
 
-@retention.command()
+@retention.command(
+    epilog=examples("laminar retention status --store build/store"),
+)
 @store_option
 @job_option
 @json_option
@@ -166,7 +177,7 @@ def status(*, store: str, job: str | None, as_json: bool) -> None:
 
 
 def _show(runner: Retention, config: RetentionConfig, *, with_files: bool, as_json: bool) -> None:
-    planned = runner.plan()
+    planned = runner.plan(indexed=True)
     unfinished = list(runner.log.unfinished())
     if as_json:
         click.echo(json.dumps(plan_as_json(planned.plan, config, unfinished), indent=1))

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from laminar_core.cli.views import print_table, wall_time
+from laminar_core.cli.views import print_table, size_text, wall_time
 from laminar_core.records.record import JsonObject
 from laminar_core.records.retention import RetentionResult
 from laminar_core.retention.config import RetentionConfig
@@ -47,18 +47,18 @@ def print_plan(
         click.echo(f"nothing is deleted: {plan.blocked}")
     click.echo(
         f"{_count(len(plan.deleted_ids), 'checkpoint')} and "
-        f"{_count(len(plan.deleted_files), 'file')} go, {plan.deleted_bytes:,} bytes"
+        f"{_count(len(plan.deleted_files), 'file')} go, {size_text(plan.deleted_bytes)}"
     )
     freed = _freed(plan.deleted_files)
     print_table(
-        ("id", "verdict", "completed", "bytes", "freed", "why"),
+        ("id", "verdict", "completed", "size", "freed", "why"),
         (
             (
                 str(v.checkpoint_id),
                 v.action,
                 wall_time(v.completed_at_ms),
-                f"{v.size_bytes:,}",
-                f"{freed.get(v.checkpoint_id, 0):,}" if v.action == "delete" else "",
+                size_text(v.size_bytes),
+                size_text(freed.get(v.checkpoint_id, 0)) if v.action == "delete" else "",
                 "; ".join(v.reasons),
             )
             for v in plan.checkpoints
@@ -74,7 +74,7 @@ def print_result(result: RetentionResult, what: str) -> None:
     """Print what was deleted."""
     click.echo(
         f"{what}: plan {result.number} deleted {_count(result.deleted_checkpoints, 'checkpoint')} "
-        f"and {_count(result.deleted_files, 'file')}, {result.deleted_bytes:,} bytes"
+        f"and {_count(result.deleted_files, 'file')}, {size_text(result.deleted_bytes)}"
     )
     if result.quarantined_files:
         click.echo(f"{_count(result.quarantined_files, 'file')} put into quarantine")
@@ -92,7 +92,7 @@ def status_as_json(status: RetentionStatus) -> dict[str, object]:
 def print_status(status: RetentionStatus, now_ms: int) -> None:
     """Print plans, quarantine and pins, each if there are any."""
     print_table(
-        ("number", "planned", "state", "checkpoints", "bytes", "actor", "why"),
+        ("number", "planned", "state", "checkpoints", "size", "actor", "why"),
         map(_plan_row, status.plans),
     )
     if status.quarantine:
@@ -142,7 +142,7 @@ def _file_lines(plan: RetentionPlan, *, with_files: bool) -> Iterator[str]:
         with_its_checkpoint = file.action == "delete" and file.checkpoint_id in gone
         if file.action == "keep" or (with_its_checkpoint and not with_files):
             continue
-        yield f"{file.action} {file.path} ({file.size_bytes:,} bytes): {file.reason}"
+        yield f"{file.action} {file.path} ({size_text(file.size_bytes)}): {file.reason}"
 
 
 def _plan_as_json(plan: PlanStatus) -> dict[str, object]:
@@ -168,7 +168,7 @@ def _plan_row(plan: PlanStatus) -> tuple[str, ...]:
         wall_time(record.planned_at_ms),
         plan.state,
         str(len(record.checkpoints)),
-        f"{record.deleted_bytes:,}",
+        size_text(record.deleted_bytes),
         record.actor,
         why,
     )

@@ -10,7 +10,9 @@ from typing import Any
 import click
 from pyspark.sql import SparkSession
 
-from laminar_core.cli.options import GlobalSettings, GroupedCommand
+from laminar_core.cli.global_settings import GlobalSettings
+from laminar_core.cli.groups import examples
+from laminar_core.cli.options import GroupedCommand
 from laminar_core.cli.reporting import JsonReporter, Reporter, TextReporter
 from laminar_core.cli.start_options import (
     SECTIONS,
@@ -36,7 +38,13 @@ ONE_SIGNAL_MS = 250
 """Signals closer to each other are one."""
 
 
-@click.command(cls=GroupedCommand)
+@click.command(
+    cls=GroupedCommand,
+    epilog=examples(
+        "laminar run jobs/payments.py --store build/store --set input=in --set output=out",
+        "laminar run job.py --store build/store --restore 12 --reason 'a wrong deploy'",
+    ),
+)
 @program_options
 @start_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event.")

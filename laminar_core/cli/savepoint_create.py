@@ -10,6 +10,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from laminar_core.cli.groups import examples
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.start_options import program_options
 from laminar_core.cli.target import load_pipeline
@@ -27,7 +28,11 @@ from laminar_core.store.savepoints import require_empty
 from laminar_core.units import instant_ms
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "laminar savepoint create job.py backups/first --state totals=rows.parquet --reason moved",
+    ),
+)
 @program_options
 @click.argument("place", metavar="SAVEPOINT")
 @store_option

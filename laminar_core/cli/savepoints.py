@@ -7,10 +7,11 @@ from dataclasses import asdict
 import click
 
 from laminar_core.cli.control import ask, command_options
+from laminar_core.cli.groups import GroupWithDefault, examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.savepoint_create import create
-from laminar_core.cli.views import print_manifest, print_report, print_table, wall_time
+from laminar_core.cli.views import print_manifest, print_report, print_table, size_text, wall_time
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.host.clock import SystemClock
 from laminar_core.objectstore.opening import absolute_uri, open_object_store
@@ -25,17 +26,7 @@ from laminar_core.store.savepoints import (
 )
 
 
-class _TakesByDefault(click.Group):
-    """``laminar savepoint TARGET`` is ``laminar savepoint take TARGET``."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert the command ``take`` unless a command or help is given."""
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            args = ["take", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=_TakesByDefault)
+@click.group(cls=GroupWithDefault, default="take")
 def savepoint() -> None:
     """Take a savepoint of a running job, or look at savepoints.
 
@@ -47,7 +38,11 @@ def savepoint() -> None:
 savepoint.add_command(create)
 
 
-@savepoint.command()
+@savepoint.command(
+    epilog=examples(
+        "laminar savepoint take backups/before-upgrade --store build/store",
+    ),
+)
 @command_options
 @click.argument("target")
 def take(*, store: str, job: str | None, target: str, **how: object) -> None:
@@ -58,7 +53,11 @@ def take(*, store: str, job: str | None, target: str, **how: object) -> None:
     ask(store, job, TakeSavepoint(target=absolute_uri(target)), **how)
 
 
-@savepoint.command()
+@savepoint.command(
+    epilog=examples(
+        "laminar savepoint export 12 backups/twelve --store build/store",
+    ),
+)
 @store_option
 @job_option
 @json_option
@@ -88,7 +87,10 @@ def export(
         click.echo(f"checkpoint {checkpoint_id} is the savepoint {uri}")
 
 
-@savepoint.command("list")
+@savepoint.command(
+    "list",
+    epilog=examples("laminar savepoint list backups"),
+)
 @json_option
 @click.argument("uri")
 def list_them(*, uri: str, as_json: bool) -> None:
@@ -97,11 +99,13 @@ def list_them(*, uri: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_as_json(place, one) for place, one in found], indent=1))
         return
-    headings = ("savepoint", "created", "job", "checkpoint", "mode", "bytes", "by", "remarks")
+    headings = ("savepoint", "created", "job", "checkpoint", "mode", "size", "by", "remarks")
     print_table(headings, [_row(place, one) for place, one in found])
 
 
-@savepoint.command()
+@savepoint.command(
+    epilog=examples("laminar savepoint show backups/last"),
+)
 @json_option
 @click.argument("uri")
 def show(*, uri: str, as_json: bool) -> None:
@@ -117,7 +121,9 @@ def show(*, uri: str, as_json: bool) -> None:
     print_manifest(record.cut())
 
 
-@savepoint.command()
+@savepoint.command(
+    epilog=examples("laminar savepoint verify backups/last"),
+)
 @json_option
 @click.argument("uri")
 def verify(*, uri: str, as_json: bool) -> None:
@@ -146,7 +152,7 @@ def _row(place: str, found: FoundSavepoint | str) -> tuple[str, ...]:
         record.origin.job,
         str(record.origin.checkpoint_id),
         cut.mode,
-        f"{cut.size_bytes:,}",
+        size_text(cut.size_bytes),
         record.actor,
         record.reason,
     )

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from laminar_core.cli.groups import examples
 from laminar_core.cli.options import json_option
 from laminar_core.testing.campaign import SeedReport, simulate_seeds
 
@@ -21,7 +22,9 @@ TRACE_LINES = 120
 _MS_PER_HOUR = 3_600_000
 
 
-@click.command()
+@click.command(
+    epilog=examples("laminar simulate --seeds 50"),
+)
 @click.option(
     "--seeds",
     "count",

@@ -5,27 +5,24 @@ from typing import Any
 import click
 from pyspark.sql import SparkSession
 
+from laminar_core.cli.global_settings import GlobalSettings
 from laminar_core.cli.options import (
     SETTINGS,
     Decorator,
-    GlobalSettings,
     option_of,
     options_of,
     store_option,
     taken,
     together,
 )
+from laminar_core.cli.target import folders_of_programs
 from laminar_core.configuration import Configuration, StartOptions
 from laminar_core.objectstore.opening import absolute_uri
 from laminar_core.options import Setting, sections_of, settings_of
 from laminar_core.pipeline import CheckpointConfig, RunConfig
+from laminar_core.spark.cores import with_cores
 from laminar_core.spark.session import open_session
 from laminar_core.store.attribution import actor_of_environment
-
-FAST_START = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
-}
-"""A driver of its own only schedules: a JVM that starts fast is better than one that peaks high."""
 
 START = settings_of(StartOptions)
 SECTIONS = [name for name in sections_of(Configuration) if name != "retention"]
@@ -111,15 +108,21 @@ def checkpoint_config(configuration: Configuration) -> CheckpointConfig:
     )
 
 
-def open_spark(configuration: Configuration, name: str, settings: GlobalSettings) -> SparkSession:
-    """Start Spark, or connect to it.
+def open_spark(
+    configuration: Configuration, name: str, settings: GlobalSettings, *, every_core: bool = False
+) -> SparkSession:
+    """Start Spark, or connect to it; ``every_core`` takes all that a cluster has.
 
     Raises:
         ConfigurationError: there is no Java, or Spark refuses a setting.
     """
+    workers = configuration.workers
+    master = configuration.spark.master_for(workers)
+    conf = configuration.spark.conf
     return open_session(
-        configuration.spark.master_for(configuration.workers),
+        master,
         name,
-        conf={**FAST_START, **configuration.spark.conf},
+        conf=conf if every_core else with_cores(conf, master, workers),
         show_logs=settings.debug,
+        shipped=folders_of_programs() if configuration.spark.ship else None,
     )

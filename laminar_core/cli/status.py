@@ -1,22 +1,29 @@
 """``laminar status`` and ``laminar jobs``: the state of one job, or one line per job."""
 
 import json
-from collections.abc import Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import asdict
 
 import click
 from pydantic import TypeAdapter
 
+from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
-from laminar_core.cli.options import json_option, store_option
+from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.recovery_view import age
 from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
-from laminar_core.cli.views import print_table, wall_time
+from laminar_core.cli.views import print_table, size_text, wall_time
+from laminar_core.errors import ErrorCode, LaminarError, StorageUnavailable
 from laminar_core.host.clock import SystemClock
 from laminar_core.records.bad_rows import BadRowTotals
 from laminar_core.records.record import JsonObject
 from laminar_core.records.sink_numbers import SinkNumbers, sinks_of
 from laminar_core.records.source_numbers import SourceNumbers, sources_of
 from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.job_probe import SILENCE_MS_MAX, Probe, ProbeAnswer, answer_probe
 from laminar_core.store.job_status import (
     CheckpointStatus,
     DriverStatus,
@@ -25,20 +32,49 @@ from laminar_core.store.job_status import (
     read_status,
 )
 from laminar_core.store.jobs import job_names
+from laminar_core.units import duration_ms
+
+STORE_ANSWER_MAX_S = 10.0
+"""A probe waits no longer for the store: Kubernetes counts a probe that takes too long as failed.
+"""
 
 _NUMBERS_SHOWN = ("rows_in", "rows_out", "rows_late")
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "laminar status --store build/store",
+        "laminar status --store build/store --job payments --json",
+        "laminar status --store build/store --job payments --probe ready",
+    ),
+)
 @store_option
 @job_option
+@click.option(
+    "--probe",
+    type=click.Choice(("live", "ready")),
+    help="Only answer with the exit code: 0, or 1 if the driver here is stuck (live), or if the "
+    "workers do not run (ready).",
+)
+@click.option(
+    "--silence",
+    type=DURATION,
+    help="With --probe: a heartbeat may be so old  [default: live 10 minutes, ready 1 minute].",
+)
 @json_option
-def status(*, store: str, job: str | None, as_json: bool) -> None:
+def status(
+    *, store: str, job: str | None, probe: Probe | None, silence: str | None, as_json: bool
+) -> None:
     """Show the state of a job.
 
     It names the driver, the newest checkpoint, the mode, pins, and the last drill. Only the store
     is read; the heartbeat shows whether a driver on another machine is alive.
     """
+    if probe is not None:
+        silence_ms = SILENCE_MS_MAX[probe] if silence is None else duration_ms(silence)
+        answer = _probed(store, job, probe, silence_ms)
+        click.echo(json.dumps(asdict(answer)) if as_json else answer.message)
+        sys.exit(answer.exit_code)
     found = read_status(open_job(store, job), SystemClock().now_ms())
     if as_json:
         click.echo(json.dumps(status_as_json(found), indent=1))
@@ -47,7 +83,53 @@ def status(*, store: str, job: str | None, as_json: bool) -> None:
         click.echo(line)
 
 
-@click.command()
+def _probed(store: str, job: str | None, probe: Probe, silence_ms: int) -> ProbeAnswer:
+    """Answer a probe within ``STORE_ANSWER_MAX_S``.
+
+    Nobody is killed because the store does not answer: the driver knows that better.
+
+    Raises:
+        LaminarError: the job is not found, or the store does not answer; not for ``live``.
+    """
+
+    def read() -> ProbeAnswer:
+        opened = open_job(store, None) if job is None else CheckpointStore.open(store, job)
+        return answer_probe(read_status(opened, SystemClock().now_ms()), probe, silence_ms)
+
+    try:
+        return _within(read, STORE_ANSWER_MAX_S)
+    except LaminarError as error:
+        if probe == "ready":
+            raise
+        return ProbeAnswer(probe, None, f"nothing is known of the driver: {error}")
+
+
+def _within(read: Callable[[], ProbeAnswer], duration_s: float) -> ProbeAnswer:
+    """Call ``read`` in a thread that may be left behind.
+
+    Raises:
+        StorageUnavailable: it takes longer than this, or raised this itself.
+    """
+    result: Future[ProbeAnswer] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(read())
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="laminar-probe", daemon=True).start()
+    try:
+        return result.result(duration_s)
+    except TimeoutError:
+        raise StorageUnavailable(
+            ErrorCode.STORE_IO, f"the store did not answer within {duration_s:g} s"
+        ) from None
+
+
+@click.command(
+    epilog=examples("laminar jobs --store build/store"),
+)
 @store_option
 @json_option
 def jobs(*, store: str, as_json: bool) -> None:
@@ -199,7 +281,7 @@ def _of_checkpoint(checkpoint: CheckpointStatus) -> str:
     return (
         f"checkpoint {checkpoint.checkpoint_id} completed {age(checkpoint.age_ms)} ago: "
         f"{checkpoint.kind.value}, {checkpoint.mode}, {checkpoint.duration_ms:.0f} ms, "
-        f"{checkpoint.size_bytes:,} bytes ({checkpoint.written_bytes:,} new){inflight}"
+        f"{size_text(checkpoint.size_bytes)} ({size_text(checkpoint.written_bytes)} new){inflight}"
     )
 
 

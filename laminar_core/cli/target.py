@@ -18,8 +18,11 @@ from pyspark import cloudpickle
 
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 from laminar_core.pipeline import Pipeline
+from laminar_core.worker.imports import PROGRAM_PREFIX
 
 DEFAULT_FUNCTION = "pipeline"
+
+_FROM_ENVIRONMENT = "env:"
 
 _ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -66,7 +69,7 @@ def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigurationError(ErrorCode.NO_SUCH_PATH, f"no such file: {path}")
     _make_importable(path.resolve().parent)
-    name = f"program_{path.stem}"  # Not the stem alone: a program may be called json.py.
+    name = f"{PROGRAM_PREFIX}{path.stem}"  # Not the stem alone: a program may be called json.py.
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, "a .py file always has a loader"
     assert spec.loader is not None, "a .py file always has a loader"
@@ -78,8 +81,17 @@ def _load_file(path: Path) -> ModuleType:
     return module
 
 
+_importable: dict[Path, None] = {}
+
+
+def folders_of_programs() -> list[Path]:
+    """Return the folders from which programs of this process may import."""
+    return list(_importable)
+
+
 def _make_importable(directory: Path) -> None:
     """Let a program import what lies there, in this process and in Spark's workers."""
+    _importable[directory] = None
     first = str(directory)
     if first not in sys.path:
         sys.path.insert(0, first)
@@ -134,14 +146,25 @@ def _argument(
     return name, _convert(name, value, parameters[name])
 
 
-def _convert(name: str, value: str, parameter: inspect.Parameter) -> object:
+def _from_environment(name: str, value: str) -> str:
+    """Read a secret from a variable, because a list of processes shows the command line."""
+    if not value.startswith(_FROM_ENVIRONMENT):
+        return value
+    variable = value.removeprefix(_FROM_ENVIRONMENT)
+    if variable not in os.environ:
+        raise _invalid(f"--set {name}={value}: the environment variable {variable} is not set")
+    return os.environ[variable]
+
+
+def _convert(name: str, shown: str, parameter: inspect.Parameter) -> object:
+    value = _from_environment(name, shown)
     if parameter.annotation is inspect.Parameter.empty:
         return value
     try:
         return TypeAdapter(parameter.annotation).validate_python(value)
     except ValidationError as error:
         problem = error.errors()[0]["msg"]
-        raise _invalid(f"--set {name}={value}: {problem}") from error
+        raise _invalid(f"--set {name}={shown}: {problem}") from error
     except PydanticUserError as error:
         raise _invalid(f"{name} cannot be set on the command line: it takes a Python object") from (
             error

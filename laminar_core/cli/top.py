@@ -8,6 +8,7 @@ import click
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, store_option
 from laminar_core.cli.recovery_view import age
@@ -35,7 +36,12 @@ class Screen(Protocol):
         ...
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "laminar top --store build/store",
+        "laminar top --store build/store --once",
+    ),
+)
 @store_option
 @job_option
 @click.option("--once", is_flag=True, help="Print one frame and end.")

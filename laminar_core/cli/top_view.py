@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laminar_core.cli.recovery_view import age
+from laminar_core.cli.views import size_text
 from laminar_core.driver.events import MissingSubtask
 from laminar_core.driver.under_way import CheckpointUnderWay, under_way_of
 from laminar_core.protocol.types import WATERMARK_END_US
@@ -115,8 +116,9 @@ def _newest(checkpoint: CheckpointStatus | None) -> str:
         return "no completed checkpoint"
     return (
         f"newest checkpoint {checkpoint.checkpoint_id}, {age(checkpoint.age_ms)} ago: "
-        f"{checkpoint.mode}, {checkpoint.duration_ms:,.0f} ms, {checkpoint.size_bytes:,} bytes "
-        f"({checkpoint.written_bytes:,} new, {checkpoint.inflight_bytes:,} in flight)"
+        f"{checkpoint.mode}, {checkpoint.duration_ms:,.0f} ms, {size_text(checkpoint.size_bytes)} "
+        f"({size_text(checkpoint.written_bytes)} new, "
+        f"{size_text(checkpoint.inflight_bytes)} in flight)"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import click
+from pydantic import ByteSize
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -25,8 +26,16 @@ WIDTH_OF_A_FILE = 10_000
 VALUE_LENGTH_MAX = 72
 """Longest text of one property; ``--json`` prints it whole."""
 
+_STYLES = {
+    **dict.fromkeys(("completed", "done", "passed", "running", "the same"), "green"),
+    **dict.fromkeys(("aborted", "declined", "expired", "interrupted", "subsumed"), "yellow"),
+    **dict.fromkeys(("begun", "delete", "intended", "unseen", "waiting"), "yellow"),
+    **dict.fromkeys(("failed", "gone", "refused", "unreadable"), "red"),
+}
+"""Colours of words that fill a cell, on a terminal that has colours."""
+
 _NUMBERS = {
-    *("id", "ms", "bytes", "written", "in-flight", "in flight", "rows", "generation"),
+    *("id", "ms", "size", "written", "in-flight", "in flight", "rows", "generation"),
     *("subtask", "files", "sync ms", "async ms", "events", "number"),
 }
 _START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,7 +49,7 @@ def print_summaries(
     print_table(
         (
             *("id", "outcome", "kind", "mode", "triggered"),
-            *("ms", "bytes", "written", "in-flight", "generation", "remarks"),
+            *("ms", "size", "written", "in-flight", "generation", "remarks"),
         ),
         (_row(summary, more.get(summary.checkpoint_id, ())) for summary in summaries),
     )
@@ -55,8 +64,8 @@ def print_manifest(manifest: CheckpointManifest) -> None:
     )
     click.echo(
         f"triggered {wall_time(manifest.triggered_at_ms)}, complete after "
-        f"{manifest.duration_ms:.0f} ms, {manifest.size_bytes:,} bytes "
-        f"({manifest.written_bytes:,} new), written by {manifest.code_version}"
+        f"{manifest.duration_ms:.0f} ms, {size_text(manifest.size_bytes)} "
+        f"({size_text(manifest.written_bytes)} new), written by {manifest.code_version}"
     )
     for vertex_id, time in _event_times(manifest):
         click.echo(f"event time of {vertex_id}: {time}")
@@ -64,13 +73,13 @@ def print_manifest(manifest: CheckpointManifest) -> None:
         click.echo(line)
     click.echo()
     print_table(
-        ("operator", "subtask", "files", "rows", "bytes", "written", "sync ms", "async ms"),
+        ("operator", "subtask", "files", "rows", "size", "written", "sync ms", "async ms"),
         (_part(entry) for entry in manifest.subtasks),
     )
     if manifest.inflight_data:
         click.echo()
         print_table(
-            ("operator", "subtask", "queue in flight", "from", "to", "events", "rows", "bytes"),
+            ("operator", "subtask", "queue in flight", "from", "to", "events", "rows", "size"),
             (_queue(entry) for entry in manifest.inflight_data),
         )
     if properties := list(_properties(manifest.subtasks)):
@@ -83,7 +92,7 @@ def print_report(report: VerifyReport) -> None:
     size_bytes = sum(part.size_bytes for part in report.parts)
     verdict = "damaged" if report.problem else "intact"
     files = "1 file" if len(report.parts) == 1 else f"{len(report.parts)} files"
-    click.echo(f"checkpoint {report.checkpoint_id} is {verdict}: {files}, {size_bytes:,} bytes")
+    click.echo(f"checkpoint {report.checkpoint_id} is {verdict}: {files}, {size_text(size_bytes)}")
     for part in report.parts:
         if part.problem:
             click.echo(f"  {part.problem}")
@@ -105,9 +114,9 @@ def _row(summary: CheckpointSummary, more: Sequence[str]) -> tuple[str, ...]:
         summary.mode or "",
         wall_time(summary.triggered_at_ms),
         "" if summary.duration_ms is None else f"{summary.duration_ms:.0f}",
-        "" if summary.size_bytes is None else f"{summary.size_bytes:,}",
-        "" if summary.written_bytes is None else f"{summary.written_bytes:,}",
-        "" if summary.inflight_bytes is None else f"{summary.inflight_bytes:,}",
+        "" if summary.size_bytes is None else size_text(summary.size_bytes),
+        "" if summary.written_bytes is None else size_text(summary.written_bytes),
+        "" if summary.inflight_bytes is None else size_text(summary.inflight_bytes),
         "" if summary.generation is None else str(summary.generation),
         ", ".join(remark for remark in remarks if remark),
     )
@@ -119,8 +128,8 @@ def _part(entry: SubtaskEntry) -> tuple[str, ...]:
         str(entry.subtask_index),
         str(len(entry.segments)),
         f"{entry.row_count:,}",
-        f"{entry.size_bytes:,}",
-        f"{entry.written_bytes:,}",
+        size_text(entry.size_bytes),
+        size_text(entry.written_bytes),
         f"{entry.sync_ms:.2f}",
         f"{entry.async_ms:.1f}",
     )
@@ -136,7 +145,7 @@ def _queue(entry: InflightEntry) -> tuple[str, ...]:
         f"{edge.downstream} {entry.receiver}",
         f"{entry.event_count:,}",
         f"{entry.row_count:,}",
-        f"{entry.size_bytes:,}",
+        size_text(entry.size_bytes),
     )
 
 
@@ -196,6 +205,15 @@ def _shortened(text: str) -> str:
     return text if len(text) <= VALUE_LENGTH_MAX else f"{text[: VALUE_LENGTH_MAX - 1]}…"
 
 
+def size_text(size_bytes: int) -> str:
+    """Return a size as people read it; it can be given to an option as it is.
+
+    >>> size_text(117), size_text(3 << 20)
+    ('117B', '3.0MiB')
+    """
+    return ByteSize(size_bytes).human_readable()
+
+
 def wall_time(at_ms: int | None) -> str:
     """Return milliseconds since 1970 as a date in UTC; empty for None."""
     if at_ms is None:
@@ -210,5 +228,6 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         justify = "right" if heading in _NUMBERS else "left"
         table.add_column(heading, justify=justify, no_wrap=heading != headings[-1])
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # Brackets in a reason are no markup.
+        # Brackets in a reason are no markup.
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE).print(table)

@@ -65,14 +65,16 @@ def _write(table: pa.Table, sink: pa.NativeFile, compression: Compression | None
         writer.write_table(table)
 
 
-def decode_table(data: bytes | memoryview) -> pa.Table:
+def decode_table(data: bytes | memoryview, *, verified: bool = False) -> pa.Table:
     """Read what :func:`encode_table` wrote and check every value; shares memory with ``data``.
+
+    ``verified``: the caller has compared ``data`` with the digest in a manifest.
 
     Raises:
         CorruptCheckpointError: not a segment, not an Arrow file, of a newer version, or with values
             that Arrow's own validation refuses. Fall back to an older checkpoint.
     """
-    payload = _payload(data)
+    payload = _payload(data, verified=verified)
     try:
         with pa.ipc.open_file(pa.py_buffer(payload)) as reader:
             table = reader.read_all()
@@ -84,10 +86,10 @@ def decode_table(data: bytes | memoryview) -> pa.Table:
     return _without_format(table)
 
 
-def _payload(data: bytes | memoryview) -> bytes | memoryview:
+def _payload(data: bytes | memoryview, *, verified: bool) -> bytes | memoryview:
     if not is_wrapped(data):
         return data  # Version 1, or damage that Arrow will notice.
-    sealed = unwrap(data, Content.SEGMENT)
+    sealed = unwrap(data, Content.SEGMENT, verified=verified)
     if sealed.version != SEGMENT_VERSION:
         raise _unreadable(
             f"segment version {sealed.version} is not known, this Laminar reads 1 to "

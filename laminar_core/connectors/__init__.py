@@ -12,6 +12,7 @@ from laminar_core.connectors.base import (
     SourceBatch,
     SourceReader,
     SplitStatus,
+    StatesStart,
     Withdrawing,
 )
 from laminar_core.connectors.collect import CollectSink
@@ -41,7 +42,11 @@ from laminar_core.connectors.outlook import (
     Outlook,
     Promise,
 )
-from laminar_core.connectors.parquet_commit import committed_files, read_committed
+from laminar_core.connectors.parquet_commit import (
+    committed_files,
+    committed_objects,
+    read_committed,
+)
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.connectors.parquet_source import ParquetSource
 from laminar_core.connectors.staged_rows import StagedPart, StagedRows, outlook_of, parts_after
@@ -88,10 +93,12 @@ __all__ = [
     "StagedPart",
     "StagedRows",
     "StagingArea",
+    "StatesStart",
     "UniformInt",
     "Withdrawing",
     "ZipfKey",
     "committed_files",
+    "committed_objects",
     "first_splits",
     "fixed_list",
     "outlook_of",

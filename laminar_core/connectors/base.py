@@ -303,6 +303,21 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class StatesStart(Protocol):
+    """A source whose fresh start can begin at a place that a person states; most cannot."""
+
+    def starting_at(self, position: str) -> Source:
+        """Return this source with another place for a fresh start.
+
+        ``position``: as people write it, such as a time; only the source understands it.
+
+        Raises:
+            ConfigurationError: it is no position of this source.
+        """
+        ...
+
+
 class SinkWriter(Protocol):
     """One subtask of a sink: stages rows, pre-commits them at the barrier."""
 

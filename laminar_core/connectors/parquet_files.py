@@ -1,33 +1,27 @@
-"""Find Parquet files, read their footers, and check that they are unchanged.
-
-A *pin* is one row group as a plain dictionary: path, ``file_size_bytes``, ``file_row_groups``,
-``row_group`` and ``rows_total``.
-"""
+"""Find Parquet files, and read them in the columns and types that a source declares."""
 
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from laminar_core.connectors.files.places import FileChangedError
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 
 ENCODED_STRING = pa.dictionary(pa.int32(), pa.string())
 """The type in which string columns are emitted."""
 
-_FOOTER_READERS = 8
 _PLAIN_STRING_BYTES_MIN = 4
 """Plain encoding spends a four-byte length on every string, so less per value is a dictionary."""
 
 
 def declared_schema(
-    footer: pq.FileMetaData, columns: Sequence[str] | None, path: Path
+    footer: pq.FileMetaData, columns: Sequence[str] | None, path: Path | str
 ) -> pa.Schema:
     """Return the schema of batches of this file: chosen columns, strings dictionary-encoded.
 
@@ -77,7 +71,7 @@ def list_files(path: str) -> list[Path]:
         ConfigurationError: there are none.
     """
     matches = [Path(path)] if Path(path).exists() else _match(path)
-    with _unreadable_at_discovery(path):
+    with unreadable_at_discovery(path):
         files = sorted({file for match in matches for file in _expand(match)})
     if files:
         return files
@@ -141,68 +135,7 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(("_", "."))
 
 
-def read_footers(files: list[Path]) -> list[pq.FileMetaData]:
-    """Read the footers of ``files`` in parallel: on a network mount each one is a round trip.
-
-    Raises:
-        ConfigurationError: a footer cannot be read.
-    """
-    with ThreadPoolExecutor(_FOOTER_READERS) as pool:
-        return list(pool.map(read_footer, files))
-
-
-def read_footer(file: Path) -> pq.FileMetaData:
-    """Read the footer of ``file`` before the job starts.
-
-    Raises:
-        ConfigurationError: it cannot be read.
-    """
-    with _unreadable_at_discovery(file):
-        return pq.read_metadata(file)
-
-
-def pins(file: Path, footer: pq.FileMetaData) -> Iterator[dict[str, Any]]:
-    """Yield the pins of the row groups of ``file`` that have rows, in order."""
-    size_bytes = file.stat().st_size
-    for row_group in range(footer.num_row_groups):
-        row_count = footer.row_group(row_group).num_rows
-        if row_count:
-            yield {
-                "path": str(file),
-                "file_size_bytes": size_bytes,
-                "file_row_groups": footer.num_row_groups,
-                "row_group": row_group,
-                "rows_total": row_count,
-            }
-
-
-def verified_footer(path: Path, pinned: list[dict[str, Any]]) -> pq.FileMetaData:
-    """Return the footer of a pinned file after checking that the file is unchanged.
-
-    Raises:
-        DataError: the file is missing, broken or not the pinned one.
-    """
-    with unreadable(path):
-        size_bytes = path.stat().st_size
-        if size_bytes != pinned[0]["file_size_bytes"]:
-            raise _changed(path, f"{size_bytes} bytes instead of {pinned[0]['file_size_bytes']}")
-        footer = pq.read_metadata(path)
-    if footer.num_row_groups != pinned[0]["file_row_groups"]:
-        raise _changed(path, f"{footer.num_row_groups} row groups")
-    for split in pinned:
-        row_count = footer.row_group(split["row_group"]).num_rows
-        if row_count != split["rows_total"]:
-            raise _changed(path, f"{row_count} rows in row group {split['row_group']}")
-    return footer
-
-
-def _changed(path: Path, what: str) -> DataError:
-    return DataError(
-        ErrorCode.UNREADABLE_FILE, f"{path} was replaced since it was pinned: it now has {what}"
-    )
-
-
-def check_same_schema(first: Path, wanted: pa.Schema, file: Path, found: pa.Schema) -> None:
+def check_same_schema(first: str, wanted: pa.Schema, file: str, found: pa.Schema) -> None:
     """Compare ``found``, the schema of ``file``, with ``wanted``, the schema of ``first``.
 
     Raises:
@@ -254,17 +187,18 @@ def unreadable(path: Path | str, part: str = "") -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DataError(ErrorCode.UNREADABLE_FILE, f"{path} is gone") from error
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, FileChangedError, pa.ArrowException) as error:
         raise DataError(
             ErrorCode.UNREADABLE_FILE, f"cannot read {part}{path}: {_one_line(error)}"
         ) from error
 
 
 @contextmanager
-def _unreadable_at_discovery(path: Path | str) -> Iterator[None]:
+def unreadable_at_discovery(path: Path | str) -> Iterator[None]:
+    """Turn failures to read ``path`` into a ConfigurationError that says what to do."""
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, FileChangedError, pa.ArrowException) as error:
         raise ConfigurationError(
             ErrorCode.UNREADABLE_FILE,
             f"cannot read {path}: {_one_line(error)}; repair it, or move it elsewhere",

@@ -1,5 +1,7 @@
 """Parquet files as transactional output: staged during a checkpoint, visible once it completed.
 
+They are in a directory that driver and workers share, or below a prefix of a bucket.
+
 A writer encodes rows as soon as a row group is full, on the data path: that costs about twenty
 milliseconds, limits memory to one row group per file, and is the backpressure of the sink. The rest
 - the last row group, the footer, ``fsync`` - is written in the background at the barrier.
@@ -20,19 +22,22 @@ from typing import BinaryIO, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from laminar_core.connectors.locations import checked_location, without_parameters
 from laminar_core.connectors.outlook import Promise
-from laminar_core.connectors.parquet_commit import (
-    OutputDirectory,
-    ParquetCommitter,
+from laminar_core.connectors.output_directory import OutputDirectory
+from laminar_core.connectors.output_place import (
+    OutputPlace,
     StagedOutput,
+    final_name,
+    staged_name,
     storage_errors,
-    sync_directory,
 )
+from laminar_core.connectors.output_places import output_place
+from laminar_core.connectors.parquet_commit import ParquetCommitter
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
-from laminar_core.host.durability import flush_to_disk
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
-from laminar_core.protocol.types import CheckpointId
+from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.store.staging import StagingArea
 
 Compression = Literal["zstd", "lz4", "snappy", "none"]
@@ -43,10 +48,12 @@ _ROW_GROUP_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class ParquetSink:
-    """Writes rows to Parquet files in the directory ``path``, which all workers must share.
+    """Writes rows to Parquet files in a directory that driver and workers share, or in a bucket.
 
-    A directory belongs to one sink of one job. Its ``part-*.parquet`` files are whole at any
-    moment; ``committed_files`` lists the files of completed checkpoints. Output is exactly-once.
+    ``path``: the directory, or ``s3://bucket/prefix?region=…`` with the parameters of a store in a
+    bucket. A directory or prefix belongs to one sink of one job. Its ``part-*.parquet`` files are
+    whole at any moment; ``committed_files`` and ``committed_objects`` list those of completed
+    checkpoints. Output is exactly-once.
 
     >>> sink = ParquetSink("output/payments_per_merchant")  # doctest: +SKIP
     """
@@ -56,47 +63,54 @@ class ParquetSink:
     target_file_rows: int = 5_000_000
 
     def __post_init__(self) -> None:
-        text = os.fspath(self.path)
-        if "://" in text:
-            raise _invalid(f"{text!r} is a URL: give a path of a local or mounted file system")
+        object.__setattr__(self, "path", checked_location(self.path))
         if self.compression not in get_args(Compression):
             choices = ", ".join(get_args(Compression))
             raise _invalid(f"compression must be one of {choices}, not {self.compression!r}")
         if self.target_file_rows < 1:
             raise _invalid(f"target_file_rows must be at least 1, not {self.target_file_rows}")
-        # Workers may run in another directory than the driver.
-        object.__setattr__(self, "path", str(Path(text).absolute()))
+
+    @property
+    def place(self) -> OutputPlace:
+        """Where the files are.
+
+        Raises:
+            ConfigurationError: a URI with a parameter that does not exist, or with a secret.
+            MissingExtraError: an ``s3://`` URI, and boto3 is not installed.
+        """
+        return output_place(str(self.path))
 
     @property
     def directory(self) -> OutputDirectory:
-        """The names below ``path``."""
+        """The names below ``path``, if it is a directory."""
         return OutputDirectory(Path(self.path))
 
     def describe(self) -> JsonObject:
-        """Return the path; other options may change between runs."""
-        return {"connector": "parquet", "path": str(self.path)}
+        """Return the path, of a bucket without parameters; other options may change."""
+        return {"connector": "parquet", "path": without_parameters(str(self.path))}
 
     def check(self, schema: pa.Schema, promise: Promise | None = None) -> Sequence[str]:
-        """Verify the types, then create the directories.
+        """Verify the types, then make the place ready.
 
         Raises:
-            ConfigurationError: Parquet has no such type, or the directory cannot be created or
-                holds files that no Laminar sink wrote.
+            ConfigurationError: Parquet has no such type, or the place cannot be created or holds
+                files that no Laminar sink wrote.
+            StorageUnavailable: a bucket does not answer.
         """
         del promise
         for field in plain_schema(schema):
             _check_type(field)
-        path = self.directory.path
+        place = self.place
         try:
-            if not self.directory.commits.is_dir() and _has_foreign_files(path):
+            if place.has_files() and not place.is_output():
                 raise _invalid(
-                    f"{path} holds files that Laminar did not write: give an empty directory"
+                    f"{place.name} holds files that Laminar did not write: give an empty directory"
                 )
-            self.directory.create()
+            place.create()
         except OSError as error:
             raise ConfigurationError(
                 ErrorCode.STORE_NOT_WRITABLE,
-                f"cannot write to the directory {path}: {error.strerror}; give another path",
+                f"cannot write to the directory {place.name}: {error.strerror}; give another path",
             ) from error
         return ()
 
@@ -105,9 +119,9 @@ class ParquetSink:
         return ParquetSinkWriter(self, context, plain_schema(schema))
 
     def committer(self, staging: StagingArea | None = None) -> ParquetCommitter:
-        """Return the committer that publishes staged files, which are in the directory itself."""
+        """Return the committer that publishes staged files, which are in the place itself."""
         del staging
-        return ParquetCommitter(self.directory)
+        return ParquetCommitter(self.place)
 
 
 class ParquetSinkWriter:
@@ -115,6 +129,7 @@ class ParquetSinkWriter:
 
     def __init__(self, sink: ParquetSink, context: SubtaskContext, schema: pa.Schema) -> None:
         self._sink = sink
+        self._place = sink.place
         self._context = context
         self._schema = schema
         self._sequence = 0
@@ -172,31 +187,34 @@ class ParquetSinkWriter:
         context = self._context
         identity = (context.generation, context.subtask_index, self._sequence)
         self._sequence += 1
-        return _StagedFile(self._sink, identity, self._schema)
+        return _StagedFile(self._sink, self._place, identity, self._schema)
 
     def _offer(self, files: Sequence["_StagedFile"]) -> Snapshot:
         outputs = [file.finish() for file in files]
         if outputs:
-            staging = self._sink.directory.staging
-            with storage_errors(staging):
-                sync_directory(staging)
+            with storage_errors(self._place.name):
+                self._place.sync_staged()
         for file in files:
             file.offered = True
         return Snapshot(committables=tuple(output.to_json() for output in outputs))
 
 
 class _StagedFile:
-    """One file in the staging directory, from its first row until it is offered."""
+    """One file that is not visible, from its first row until it is offered."""
 
     def __init__(
-        self, sink: ParquetSink, identity: tuple[int, int, int], schema: pa.Schema
+        self,
+        sink: ParquetSink,
+        place: OutputPlace,
+        identity: tuple[Generation, int, int],
+        schema: pa.Schema,
     ) -> None:
-        generation, subtask, sequence = identity
         self.row_count = 0
         self.offered = False
         self._identity = identity
-        self._name = f"{generation:010d}-{subtask:05d}-{sequence:06d}.parquet"
-        self._path = sink.directory.staging / self._name
+        self._name = staged_name(*identity)
+        self._place = place
+        self._staging = place.staging_file(self._name)
         self._compression = sink.compression
         self._schema = schema
         self._rows: list[pa.RecordBatch] = []
@@ -243,8 +261,7 @@ class _StagedFile:
         """Delete the file; its rows are in no snapshot."""
         self._release()
         if self._file is not None:
-            with suppress(OSError):
-                self._path.unlink(missing_ok=True)
+            self._staging.abandon()
 
     @contextmanager
     def _write_or_fail(self) -> Iterator[None]:
@@ -252,7 +269,7 @@ class _StagedFile:
         if self._failure is not None:
             raise self._failure
         try:
-            with storage_errors(self._path):
+            with storage_errors(self._staging.name):
                 yield
         except StorageUnavailable as error:
             self._failure = error
@@ -271,7 +288,7 @@ class _StagedFile:
 
     def _encode(self) -> None:
         if self._writer is None:
-            self._file = self._create()
+            self._file = self._staging.open()
             self._writer = pq.ParquetWriter(
                 self._file, self._schema, compression=self._compression, write_page_checksum=True
             )
@@ -279,15 +296,6 @@ class _StagedFile:
         if rows:
             assert self._writer is not None, "it was opened above"
             self._writer.write_table(pa.Table.from_batches(rows).cast(self._schema))
-
-    def _create(self) -> BinaryIO:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            return self._path.open("xb")
-        except FileExistsError as error:
-            raise _invalid(
-                f"{self._path} exists: two sinks write to one directory; give each its own"
-            ) from error
 
     def _end(self) -> None:
         self._encode()
@@ -297,17 +305,12 @@ class _StagedFile:
     def _sync(self) -> StagedOutput:
         self._end()
         assert self._file is not None
-        self._file.flush()
-        flush_to_disk(self._file.fileno())
         size_bytes = self._file.tell()
-        self._file.close()
         generation, subtask, sequence = self._identity
+        final = final_name(self._checkpoint_id, subtask, sequence, generation)
+        upload = self._staging.stage(self._file, final)
         return StagedOutput(
-            checkpoint_id=self._checkpoint_id,
-            staged=self._name,
-            final=f"part-{self._checkpoint_id:010d}-{subtask:05d}-{sequence:06d}-g{generation}.parquet",
-            row_count=self.row_count,
-            size_bytes=size_bytes,
+            self._checkpoint_id, self._name, final, self.row_count, size_bytes, upload
         )
 
 
@@ -320,10 +323,6 @@ def _check_type(field: pa.Field) -> None:
             ErrorCode.UNSUPPORTED_TYPE,
             f"Parquet cannot hold column {field.name!r} of type {field.type}: cast or drop it",
         ) from error
-
-
-def _has_foreign_files(path: Path) -> bool:
-    return path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir())
 
 
 def _invalid(message: str) -> ConfigurationError:

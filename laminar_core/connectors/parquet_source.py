@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,22 +21,23 @@ import pyarrow.parquet as pq
 
 from laminar_core.connectors.base import Discovery, Gap, Mend, Source, SourceBatch, SourceReader
 from laminar_core.connectors.discovery import fixed_list
+from laminar_core.connectors.locations import checked_location, without_parameters
 from laminar_core.connectors.parquet_files import (
     as_type,
     check_same_schema,
     declared_schema,
     dictionary_columns,
     difference,
-    is_of_input,
-    list_files,
-    name_below,
+    skip_rows,
+    unreadable,
+)
+from laminar_core.connectors.parquet_footers import (
     pins,
     read_footer,
     read_footers,
-    skip_rows,
-    unreadable,
     verified_footer,
 )
+from laminar_core.connectors.parquet_inputs import ParquetInput, parquet_input
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.state.splits import at_rows, numbered_splits, row_offsets, split_columns
@@ -55,10 +55,11 @@ SPLITS_SCHEMA = split_columns(*_PIN)
 
 @dataclass(frozen=True, slots=True)
 class ParquetSource(Source):
-    """Rows of the Parquet files at ``path``: one file, a directory or a glob pattern.
+    """Rows of the Parquet files at ``path``: one file, a directory, a glob pattern, or a prefix.
 
-    A directory is searched recursively for ``*.parquet``; names that begin with ``_`` or ``.`` are
-    skipped, as Spark does. Values in directory names (``day=1``) are not turned into columns.
+    A directory is searched recursively for ``*.parquet``, and so is ``s3://bucket/prefix?region=…``
+    with the parameters of a store in a bucket; names that begin with ``_`` or ``.`` are skipped, as
+    Spark does. Values in directory names (``day=1``) are not turned into columns.
 
     >>> ParquetSource("data/payments", columns=["merchant", "amount_cents", "paid_at"])
     ... # doctest: +SKIP
@@ -69,20 +70,24 @@ class ParquetSource(Source):
     batch_rows: int = 131_072
 
     def __post_init__(self) -> None:
-        text = os.fspath(self.path)
-        if "://" in text:
-            raise _invalid(f"{text!r} is a URL: give a path of a local or mounted file system")
+        object.__setattr__(self, "path", checked_location(self.path))
         if isinstance(self.columns, str) or (self.columns is not None and not self.columns):
             raise _invalid("columns must be a list of at least one name, or None for all")
         if self.batch_rows < 1:
             raise _invalid(f"batch_rows must be at least 1, not {self.batch_rows}")
-        # Workers may run in another directory than the driver.
-        object.__setattr__(self, "path", str(Path(text).absolute()))
+
+    @property
+    def _files(self) -> ParquetInput:
+        return parquet_input(str(self.path))
 
     def describe(self) -> JsonObject:
-        """Return the path and the columns; the size of batches may change."""
+        """Return the path and the columns; the size of batches may change.
+
+        The parameters of a bucket may change, too.
+        """
         columns: list[JsonValue] | None = None if self.columns is None else list(self.columns)
-        return {"connector": "parquet", "path": str(self.path), "columns": columns}
+        path = without_parameters(str(self.path))
+        return {"connector": "parquet", "path": path, "columns": columns}
 
     def schema(self) -> pa.Schema:
         """Return the schema of the batches, from the first file.
@@ -90,8 +95,9 @@ class ParquetSource(Source):
         Raises:
             ConfigurationError: there are no files, or the first one cannot be read.
         """
-        first = list_files(str(self.path))[0]
-        return declared_schema(read_footer(first), self.columns, first)
+        files = self._files
+        first = files.files()[0]
+        return declared_schema(read_footer(files, first), self.columns, first)
 
     def discovery(self) -> Discovery:
         """Return a discovery of the list of files, which is taken once."""
@@ -105,13 +111,15 @@ class ParquetSource(Source):
         Raises:
             ConfigurationError: there are no files, a footer is broken, or the schemas differ.
         """
-        files = list_files(str(self.path))
-        footers = read_footers(files)
-        schema = declared_schema(footers[0], self.columns, files[0])
-        for file, footer in zip(files, footers, strict=True):
-            check_same_schema(files[0], schema, file, declared_schema(footer, self.columns, file))
-        pinned = [pin for pair in zip(files, footers, strict=True) for pin in pins(*pair)]
-        names = [f"{name_below(str(self.path), p['path'])}/{p['row_group']}" for p in pinned]
+        files = self._files
+        paths = files.files()
+        footers = read_footers(files, paths)
+        schema = declared_schema(footers[0], self.columns, paths[0])
+        for path, footer in zip(paths, footers, strict=True):
+            check_same_schema(paths[0], schema, path, declared_schema(footer, self.columns, path))
+        pairs = zip(paths, footers, strict=True)
+        pinned = [pin for path, footer in pairs for pin in pins(files, path, footer)]
+        names = [f"{files.name_below(pin['path'])}/{pin['row_group']}" for pin in pinned]
         totals = [pin["rows_total"] for pin in pinned]
         return numbered_splits(names, totals, pa.Table.from_pylist(pinned, pa.schema(_PIN)))
 
@@ -124,12 +132,13 @@ class ParquetSource(Source):
             IncompatibleStateError: a split is of a file that does not belong to this input.
         """
         self._refuse_other_files(splits)
+        files = self._files
         unread = [pin for pin in splits.to_pylist() if not pin["done"]]
         unread.sort(key=itemgetter("path"))
         gaps: list[Gap] = []
         for path, group in groupby(unread, key=itemgetter("path")):
             pinned = list(group)
-            problem = self._problem(Path(path), pinned)
+            problem = self._problem(files, path, pinned)
             if problem is not None:
                 rows_lost = sum(pin["rows_total"] - pin["rows_read"] for pin in pinned)
                 gaps.append(Gap(path, pinned[0]["split"], None, rows_lost, "changed", problem))
@@ -153,18 +162,19 @@ class ParquetSource(Source):
 
     def _refuse_other_files(self, splits: pa.Table) -> None:
         """Paths come out of storage: what is not below the input is not opened."""
+        files = self._files
         for path in splits["path"].unique().to_pylist():
-            if not is_of_input(str(self.path), str(path)):
+            if not files.is_of_input(str(path)):
                 raise IncompatibleStateError(
                     ErrorCode.SOURCE_CHANGED,
                     f"the checkpoint names {path}, which is not below the input {self.path}: "
                     "restore another checkpoint",
                 )
 
-    def _problem(self, path: Path, pinned: list[dict[str, Any]]) -> str | None:
+    def _problem(self, files: ParquetInput, path: str, pinned: list[dict[str, Any]]) -> str | None:
         """Return why the file is not the pinned one; None if it is."""
         try:
-            footer = verified_footer(path, pinned)
+            footer = verified_footer(files, path, pinned)
             schema = declared_schema(footer, self.columns, path)
         except (DataError, ConfigurationError) as error:
             return (
@@ -185,13 +195,20 @@ class ParquetSource(Source):
             IncompatibleStateError: one of them is no file of this input.
         """
         self._refuse_other_files(splits)
-        return ParquetReader(splits, self.columns, self.batch_rows)
+        return ParquetReader(self._files, splits, self.columns, self.batch_rows)
 
 
 class ParquetReader(SourceReader):
     """Reads row groups one after the other, with at most one file open."""
 
-    def __init__(self, splits: pa.Table, columns: Sequence[str] | None, batch_rows: int) -> None:
+    def __init__(
+        self,
+        files: ParquetInput,
+        splits: pa.Table,
+        columns: Sequence[str] | None,
+        batch_rows: int,
+    ) -> None:
+        self._files = files
         self._splits = splits
         self._columns = columns
         self._batch_rows = batch_rows
@@ -261,7 +278,7 @@ class ParquetReader(SourceReader):
 
     def _open_split(self, split: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         if self._file is None:
-            self._file = _OpenFile(Path(split["path"]), split, self._columns)
+            self._file = _OpenFile(self._files, split, self._columns)
         batches = self._file.batches(split["row_group"], self._batch_rows)
         return skip_rows(batches, int(self._next_row[self._current]))
 
@@ -269,11 +286,14 @@ class ParquetReader(SourceReader):
 class _OpenFile:
     """One Parquet file, verified against its pin and opened the fastest way for its columns."""
 
-    def __init__(self, path: Path, pinned: dict[str, Any], columns: Sequence[str] | None) -> None:
-        footer = verified_footer(path, [pinned])
+    def __init__(
+        self, files: ParquetInput, pinned: dict[str, Any], columns: Sequence[str] | None
+    ) -> None:
+        path = pinned["path"]
+        footer = verified_footer(files, path, [pinned])
         self._schema = declared_schema(footer, columns, path)
         self._file = pq.ParquetFile(
-            path,
+            files.readable(path),
             metadata=footer,
             read_dictionary=dictionary_columns(footer, self._schema),
             page_checksum_verification=True,

@@ -23,6 +23,7 @@ from laminar_core.driver.events import (
 from laminar_core.driver.headroom import HeadroomWatch
 from laminar_core.driver.heartbeats import Heartbeats
 from laminar_core.driver.hosting import CoordinatorHost
+from laminar_core.driver.index_writer import IndexWriter
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.missing import missing_line, missing_subtasks
 from laminar_core.driver.publication import (
@@ -198,12 +199,9 @@ class CheckpointDriver:
         self._requests: dict[str, Future[CheckpointAnswer]] = {}
         self._request_count = 0
         self._background = background.store
+        generation = parts.identity.generation
         self._scrub = Scrub(
-            parts.store,
-            parts.identity.generation,
-            host,
-            background.scrub,
-            parts.scrub_bytes_per_second,
+            parts.store, generation, host, background.scrub, parts.scrub_bytes_per_second
         )
         if parts.restored is not None:
             self._scrub.completed(parts.restored)
@@ -219,6 +217,7 @@ class CheckpointDriver:
             self._on_deletions,
         )
         self._cleanup.sweep(parts.highest_id)
+        self._index = IndexWriter(parts.store, generation, background.deletions)
         self._discovery = SplitDiscovery(
             parts.discovering, parts.identity, host, background.discovery
         )
@@ -494,6 +493,7 @@ class CheckpointDriver:
             return
         self._cleanup.completed(effect.checkpoint_id)
         self._scrub.completed(manifest)
+        self._index.completed(effect.checkpoint_id)
         self.completed_count += 1
         self._parent_id = effect.checkpoint_id
         self._host.notify(completed_event(effect, manifest, record.ended_at_ms))

@@ -7,7 +7,7 @@ once.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
 from queue import Empty, SimpleQueue
@@ -25,24 +25,27 @@ from laminar_core.driver.events import (
     JobEvent,
     OperatorAtWork,
     RestoreProgressed,
+    UnreachablePair,
     WorkersRunning,
 )
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.driver.liveness import Liveness
 from laminar_core.driver.loop_watch import LoopWatch
 from laminar_core.driver.progress import RowTotals, WorkersProgress
+from laminar_core.driver.registration import Registration, unreachable_line
 from laminar_core.driver.steering import Steering
-from laminar_core.errors import ErrorCode, FencedError
+from laminar_core.errors import BrokenLink, ConfigurationError, ErrorCode, FencedError
 from laminar_core.host.clock import Clock
 from laminar_core.link.messages import (
     Alive,
+    Begin,
     Cancel,
     FileUnreadable,
     Finish,
+    GreetingsMissing,
     LoopReport,
     LoopsOver,
     LoopWave,
-    Peer,
     Peers,
     Ping,
     Progress,
@@ -66,12 +69,17 @@ from laminar_core.protocol.coordinator_events import (
     StopRevoked,
     SubtaskId,
 )
+from laminar_core.protocol.greetings import (
+    EndUnreachable,
+    GreetingEffect,
+    LetBegin,
+    SendAddresses,
+)
 from laminar_core.protocol.types import CheckpointKind
 from laminar_core.records.commands import SetMode
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.records.record import JsonObject
 from laminar_core.records.source_numbers import SourceNumbers
-from laminar_core.store.claims import not_shared
 from laminar_core.worker.restoring import RestoreProgress
 
 PING_INTERVAL_MS = 1_000
@@ -90,6 +98,11 @@ class GenerationOutcome:
     idle_ms: float = 0.0
     """How long it had been inactive before its end; this does not count as running well."""
     counts: RowTotals = field(default_factory=RowTotals)
+    unreachable: tuple[UnreachablePair, ...] = ()
+    """The first workers that did not reach each other, if it ended for that."""
+    unreachable_count: int = 0
+    links: tuple[BrokenLink, ...] = ()
+    """Connections between workers that stayed away, if that is the reason."""
 
 
 class CoordinatorLink(Protocol):
@@ -128,11 +141,11 @@ class Coordinator:
         self._outcome_lock = threading.Lock()
         self._lines = ControlLines(parts.identity.generation, link.send, clock)
         self._steering = Steering(parts.identity.generation, self.broadcast, clock)
-        self._workers: dict[int, Register] = {}
+        self._registration = Registration(parts)
         self._liveness = Liveness(parts.deadlines)
         self._started_ms = clock.monotonic_ms()
         self.running_since_ms: float | None = None
-        """When all workers had registered; None: they never had."""
+        """When all workers began; None: they never did."""
         self._due_ms = {"ping": 0.0, "heartbeat": 0.0, "progress": 0.0}
         self._heartbeats = 0
         self._data_flowed = self._final_requested = False
@@ -166,11 +179,11 @@ class Coordinator:
 
     @property
     def has_run(self) -> bool:
-        """Whether all workers have registered."""
-        return self._everybody_registered
+        """Whether all workers have begun."""
+        return self._begun
 
     def request(self, kind: CheckpointKind) -> "Future[CheckpointAnswer]":
-        """Request a checkpoint; it waits until all workers have registered."""
+        """Request a checkpoint; it waits until all workers have begun."""
         answer: Future[CheckpointAnswer] = Future()
         self.post(lambda: self._on_request(kind, answer))
         return answer
@@ -251,7 +264,7 @@ class Coordinator:
         for data in self._link.receive():
             self._receive(decode_to_coordinator(data))
         self._run_posted()
-        if self._everybody_registered:
+        if self._begun:
             self._checkpoints.tick()
         self._keep_alive()
 
@@ -283,10 +296,10 @@ class Coordinator:
     def wait_ms(self) -> float:
         """Return the time until work is due, if no message arrives and no action is posted."""
         times = [*self._due_ms.values(), self._lines.due_ms]
-        if self._everybody_registered:
+        if self._begun:
             times.append(self._loops.due_ms)
         waits = [due - self._clock.monotonic_ms() for due in times]
-        wakeup = self._checkpoints.next_wakeup_ms() if self._everybody_registered else None
+        wakeup = self._checkpoints.next_wakeup_ms() if self._begun else None
         if wakeup is not None:
             waits.append(wakeup - self._clock.monotonic_ms())
         return min(waits)
@@ -294,7 +307,7 @@ class Coordinator:
     def _keep_alive(self) -> None:
         now_ms = self._clock.monotonic_ms()
         self._lines.tick()
-        wave = self._loops.begin(now_ms) if self._everybody_registered else None
+        wave = self._loops.begin(now_ms) if self._begun else None
         if wave is not None:
             self.broadcast(LoopWave(generation=self._identity.generation, round_number=wave))
         if self._is_due("ping", PING_INTERVAL_MS, now_ms):
@@ -333,17 +346,19 @@ class Coordinator:
 
     def _check_silence(self, now_ms: float) -> None:
         deadlines = self._parts.deadlines
-        if not self._everybody_registered:
+        if not self._registration.everybody_registered:
             if now_ms - self._started_ms > deadlines.register_ms:
-                self.fail(*self._restoring.why_late(self._workers, deadlines.register_ms))
+                registered = self._registration.workers
+                self.fail(*self._restoring.why_late(registered, deadlines.register_ms))
             return
+        self._carry_out(self._registration.tick(now_ms))
         lost = self._liveness.lost(now_ms)
         if lost is not None:
             self._end(GenerationOutcome("failed", lost.code, lost.reason, idle_ms=lost.idle_ms))
 
     @property
-    def _everybody_registered(self) -> bool:
-        return len(self._workers) == self._identity.parallelism
+    def _begun(self) -> bool:
+        return self.running_since_ms is not None
 
     # --- messages of workers --------------------------------------------------------------------
 
@@ -360,6 +375,8 @@ class Coordinator:
         match message:
             case Register():
                 self._on_register(message)
+            case GreetingsMissing():
+                self._carry_out(self._registration.greeted(message))
             case Restoring():
                 self._on_restoring(message)
             case Progress():
@@ -377,9 +394,9 @@ class Coordinator:
                 self._on_loop_report(message)
             case FileUnreadable(operator_id=operator_id, file=file):
                 self._checkpoints.suspect(operator_id, message.worker, file)
-            case WorkerFailed(code=code, reason=reason, restart_helps=helps):
+            case WorkerFailed(code=code, reason=reason, restart_helps=helps, links=links):
                 reason = f"worker {message.worker}: {reason}"
-                self.fail(ErrorCode(code), reason, restart_helps=helps)
+                self._end(GenerationOutcome("failed", ErrorCode(code), reason, helps, links=links))
 
     def _on_loop_report(self, message: LoopReport) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -391,20 +408,41 @@ class Coordinator:
             )
 
     def _on_register(self, message: Register) -> None:
-        if message.claim_sha256 != self._parts.claim_sha256:
-            uri = self._parts.store.objects.uri
-            error = not_shared(uri, self._identity.generation, message.host)
+        try:
+            effects = self._registration.register(message, self._clock.monotonic_ms())
+        except ConfigurationError as error:
             self.fail(error.code, f"worker {message.worker}: {error}", restart_helps=False)
             return
-        self._workers[message.worker] = message
-        if not self._everybody_registered:
-            return
-        self.running_since_ms = self._clock.monotonic_ms()
-        workers = [self._workers[n] for n in range(self._identity.parallelism)]
-        peers = tuple(
-            Peer(endpoint=w.endpoint, public_key=w.public_key, host=w.host) for w in workers
+        self._carry_out(effects)
+
+    def _carry_out(self, effects: Iterable[GreetingEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case SendAddresses():
+                    peers = self._registration.peers
+                    self.broadcast(Peers(generation=self._identity.generation, peers=peers))
+                case LetBegin():
+                    self._begin()
+                case EndUnreachable():
+                    self._end_unreachable(effect)
+
+    def _end_unreachable(self, late: EndUnreachable) -> None:
+        pairs, count = self._registration.unreachable(late), len(late.pairs)
+        self._end(
+            GenerationOutcome(
+                "failed",
+                ErrorCode.WORKERS_UNREACHABLE,
+                unreachable_line(pairs, count, late.waited_ms),
+                unreachable=pairs,
+                unreachable_count=count,
+            )
         )
-        self.broadcast(Peers(generation=self._identity.generation, peers=peers))
+
+    def _begin(self) -> None:
+        """Let the workers begin: all of them are known to reach each other."""
+        self.running_since_ms = self._clock.monotonic_ms()
+        self.broadcast(Begin(generation=self._identity.generation))
+        workers = self._registration.in_order
         self.notify(
             WorkersRunning(
                 time_ms=self.now_ms(),
@@ -422,7 +460,7 @@ class Coordinator:
     ) -> None:
         """A trigger reaches only those who are there, and without the others nothing completes."""
         self._ends_anyway = self._ends_anyway or (kind is CheckpointKind.STOP and not once)
-        if self._everybody_registered:
+        if self._begun:
             self._checkpoints.request(kind, answer, once=once)
         else:
             self._early.append((kind, once, answer))
@@ -475,12 +513,12 @@ class Coordinator:
 
     def host_of(self, worker: int) -> str:
         """Return the host of this worker; empty if unknown."""
-        found = self._workers.get(worker)
+        found = self._registration.workers.get(worker)
         return "" if found is None else found.host
 
     def broadcast(self, message: ToWorker) -> None:
         """Send to every worker that has registered."""
-        self._lines.broadcast(message, self._workers)
+        self._lines.broadcast(message, self._registration.workers)
 
     def send(self, worker: int, message: ToWorker) -> None:
         """Send to one worker that has registered, in order with what is broadcast."""

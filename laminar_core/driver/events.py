@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from laminar_core.errors import BrokenLink
 from laminar_core.protocol.types import CheckpointKind
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.protocol.waiting import WaitsFor
@@ -292,6 +293,27 @@ class SinkWarning(_Event):
     warning: str
 
 
+class ApplicationEnded(_Event):
+    """The Spark application of a driver that died is over, and its cores are free."""
+
+    event: Literal["application-ended"] = "application-ended"
+    generation: int
+    """The generation whose claim names it."""
+    application_id: str
+    master: str
+
+
+class ApplicationLeft(_Event):
+    """The Spark application of an earlier driver may still hold cores of the cluster."""
+
+    event: Literal["application-left"] = "application-left"
+    generation: int
+    application_id: str
+    master: str
+    reason: str
+    """Why it was not ended, and what to do."""
+
+
 class ThresholdTooLow(_Event):
     """Many checkpoints in a row waited for the alignment timeout, and overtook then."""
 
@@ -313,6 +335,18 @@ class CommandAnswered(_Event):
     savepoint: str | None
 
 
+class UnreachablePair(BaseModel):
+    """A worker whose greeting did not arrive at another one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    sender: int
+    sender_host: str
+    receiver: int
+    receiver_host: str
+    address: str
+    """The address at which the sender tries to reach the receiver."""
+
+
 class GenerationFailed(_Event):
     """This execution is over; ``restart_in_ms`` is None if it was the last."""
 
@@ -321,6 +355,12 @@ class GenerationFailed(_Event):
     code: str
     reason: str
     restart_in_ms: float | None
+    unreachable: tuple[UnreachablePair, ...] = Field(default=(), exclude_if=lambda pairs: not pairs)
+    """The first workers that cannot reach each other, if that was the cause."""
+    unreachable_count: int = Field(default=0, exclude_if=lambda count: not count)
+    """The number of all such pairs."""
+    links: tuple[BrokenLink, ...] = Field(default=(), exclude_if=lambda links: not links)
+    """Connections between workers that stayed away, if that is the reason."""
 
 
 class Finished(_Event):
@@ -353,6 +393,8 @@ JobEvent = (
     | CommitDelayed
     | NotEncrypted
     | SinkWarning
+    | ApplicationEnded
+    | ApplicationLeft
     | ThresholdTooLow
     | CommandAnswered
     | GenerationFailed

@@ -10,18 +10,20 @@ import pyarrow as pa
 from laminar_core.driver.checkpointing import CoordinatorParts
 from laminar_core.driver.coordination import Coordinator, GenerationOutcome
 from laminar_core.driver.events import JobEvent
+from laminar_core.driver.left_applications import ApplicationEnding
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.column_names import names_of
 from laminar_core.driver.recovery.renaming import columns_of
 from laminar_core.driver.recovery.start import Start
-from laminar_core.errors import ErrorCode, LaminarError
+from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 from laminar_core.link.transport import CoordinatorAddress
 from laminar_core.protocol.types import NO_CHECKPOINT
 from laminar_core.records.commands import SetMode
 from laminar_core.records.manifest import Owner
+from laminar_core.records.spark_application import SparkApplication
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.worker.deployment import Deployment
+from laminar_core.worker.deployment import COORDINATOR_SILENCE_MS, Deployment
 
 WORKERS_EXIT_MAX_MS = 5_000
 """How long workers of a failed generation may take to exit before they are killed."""
@@ -79,6 +81,14 @@ class Cluster(Protocol):
         """Whether this process can replace the workers' environment if it is lost."""
         ...
 
+    def application(self) -> SparkApplication | None:
+        """Return the application to end if this driver dies; None: it ends with the driver."""
+        ...
+
+    def end_application(self, application: SparkApplication) -> ApplicationEnding:
+        """Make the cluster manager end an application of an earlier driver; never raises."""
+        ...
+
     def check(self, parallelism: int) -> Sequence[JobEvent]:
         """Verify that so many workers can run here; return warnings.
 
@@ -90,6 +100,11 @@ class Cluster(Protocol):
     @property
     def slots(self) -> int | None:
         """The number of workers that can run at once now; None: unknown."""
+        ...
+
+    @property
+    def slot_holders(self) -> str:
+        """Who holds the slots of the whole cluster, in one line; empty: unknown."""
         ...
 
     def start_coordinator(
@@ -143,9 +158,11 @@ class Execution:
 
     def _with_slots(self, outcome: GenerationOutcome) -> GenerationOutcome:
         """Add the number of slots to the reason, if there may be too few."""
-        if outcome.code is not ErrorCode.NOT_ENOUGH_SLOTS or (slots := self.cluster.slots) is None:
+        if outcome.code is not ErrorCode.NOT_ENOUGH_SLOTS:
             return outcome
-        return replace(outcome, reason=f"{outcome.reason}. Task slots of Spark now: {slots}")
+        slots, holders = self.cluster.slots, self.cluster.slot_holders
+        known = "" if slots is None else f". Task slots of Spark now: {slots}"
+        return replace(outcome, reason=outcome.reason + known + (holders and f"; {holders}"))
 
     def _first_sign(self) -> GenerationOutcome:
         outcome, ended = self.coordinator.outcome, self.stage.ended
@@ -154,7 +171,11 @@ class Execution:
             self.cluster.wait((outcome,), REASON_WAIT_MAX_MS)
         if not outcome.done():
             error, left_early = ended.exception(), "the workers left before the job was over"
-            self.coordinator.fail(_code_of(error), str(error or left_early))
+            self.coordinator.fail(
+                _code_of(error),
+                str(error or left_early),
+                restart_helps=not isinstance(error, ConfigurationError),
+            )
         return outcome.result()
 
 
@@ -205,6 +226,8 @@ def execute(
         state=options.state,
         skip_bad=options.skip_bad,
         column_names=names_of(columns_of(options.renames)),
+        link_down_max_ms=options.deadlines.link_ms,
+        coordinator_silence_max_ms=max(COORDINATOR_SILENCE_MS, options.deadlines.silence_ms),
     )
     collects = len(start.committers) < len(start.identity.plan.sinks())
     return Execution(cluster, process, cluster.submit(deployment), collects)

@@ -15,7 +15,7 @@ from laminar_core.driver.events import JobEvent, JobListener, ProgressMade, igno
 WAITING_MAX = 1_000
 """Events that wait for a listener before further ones about progress are left out."""
 
-_log = logging.getLogger("laminar")
+_log = logging.getLogger(__name__)
 
 
 class IsolatedListener:

@@ -50,6 +50,7 @@ class OperatorWatch:
             busy_ms=round(sum(each.busy_ms for each in work), 1),
             backpressured_ms=round(sum(each.backpressured_ms for each in work), 1),
             queued_batches=sum(queued) if queued else None,
+            rows_expired=sum(each.rows_expired for each in work),
         )
         if len(rates) < len(work):
             return totals

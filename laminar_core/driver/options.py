@@ -11,6 +11,7 @@ from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.recovery.acceptance import Acceptance
 from laminar_core.driver.recovery.column_names import ColumnRename
 from laminar_core.driver.recovery.renaming import Rename
+from laminar_core.driver.recovery.stated_positions import ResetFrom
 from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
 from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND
 from laminar_core.plan.state_options import StateOptions
@@ -45,8 +46,8 @@ class JobOptions:
     """Start empty if checkpoints exist but none of them can be used."""
     reset_state: tuple[str, ...] = ()
     """Changed operators; if there are any, all state is dropped and all sources start anew."""
-    reset_from: tuple[str, ...] = ()
-    """Sources that are read from their beginning, so that only what hangs together is reset."""
+    reset_from: tuple[ResetFrom, ...] = ()
+    """Sources that are read again, so that only what hangs together is reset."""
     skip_bad: tuple[SkippedMessage, ...] = ()
     """Messages to leave out, whatever is wrong with them."""
     restore_id: CheckpointId | None = None

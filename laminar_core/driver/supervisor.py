@@ -6,13 +6,24 @@ from dataclasses import replace
 
 from laminar_core._version import __version__
 from laminar_core.driver.coordination import GenerationOutcome
-from laminar_core.driver.events import Finished, GenerationFailed, JobListener
+from laminar_core.driver.events import (
+    ApplicationEnded,
+    ApplicationLeft,
+    Finished,
+    GenerationFailed,
+    JobListener,
+)
 from laminar_core.driver.execution import Cluster, Collected, Execution, execute
 from laminar_core.driver.failed_start import (
     Ending,
     failed_start,
     start_error_code,
     start_error_reason,
+)
+from laminar_core.driver.left_applications import (
+    ApplicationEnding,
+    LeftApplication,
+    left_applications,
 )
 from laminar_core.driver.listening import isolated
 from laminar_core.driver.options import JobOptions, JobResult
@@ -26,6 +37,7 @@ from laminar_core.errors import (
     JobFailedError,
     StorageUnavailable,
     error_for,
+    is_refusal,
 )
 from laminar_core.host.clock import Clock
 from laminar_core.objectstore.opening import probe
@@ -40,6 +52,15 @@ from laminar_core.records.record import JsonObject
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.claims import Claimant
+from laminar_core.store.job_status import JobStatus, read_status
+from laminar_core.store.owner import is_gone
+
+_OF_ONE_HOST = (
+    ErrorCode.STORE_NOT_SHARED,
+    ErrorCode.VERSIONS_DIFFER,
+    ErrorCode.LOOPBACK_ADDRESS,
+)
+"""Causes that depend on the hosts that Spark has chosen."""
 
 
 class Supervisor:
@@ -93,6 +114,14 @@ class Supervisor:
         if running is not None:
             running.coordinator.cancel("cancelled")
 
+    def status(self) -> JobStatus:
+        """Read the job's status from its store, as ``laminar status`` does.
+
+        Raises:
+            StorageUnavailable: the store did not answer.
+        """
+        return read_status(self._store, self._clock.now_ms())
+
     # --- the job --------------------------------------------------------------------------------
 
     def run(self) -> JobResult:
@@ -107,6 +136,7 @@ class Supervisor:
         self._check()
         failures_ms: list[float] = []
         generation = self._claim(above=self._recovery.look())
+        self._end_left_applications(generation)
         while True:
             outcome, collected = self._run_generation(generation)
             if outcome.kind in ("finished", "stopped"):
@@ -183,7 +213,35 @@ class Supervisor:
             code_version=f"laminar {__version__}",
             claimed_at_ms=self._clock.now_ms(),
             default_retention=self._options.default_retention,
+            spark=self._cluster.application(),
         )
+
+    def _end_left_applications(self, generation: Generation) -> None:
+        """Free what the driver before this one holds of the cluster, if it died.
+
+        Nothing of the job depends on it, so whatever goes wrong is a warning.
+        """
+        with suppress(StorageUnavailable):
+            older = self._store.generations.summaries_below(generation)
+            for left in left_applications(older, self._cluster.application()):
+                self._end_left_application(left)
+
+    def _end_left_application(self, left: LeftApplication) -> None:
+        if self._options.take_over and not is_gone(left.owner):
+            reason = "the job was taken over, so its driver may be alive; end it if it is not"
+            ending = ApplicationEnding("left", reason)
+        else:
+            ending = self._cluster.end_application(left.application)
+        if ending.outcome == "gone":
+            return
+        generation, now_ms = left.generation, self._clock.now_ms()
+        application_id, master = left.application.application_id, left.application.master
+        event: ApplicationEnded | ApplicationLeft = ApplicationEnded(
+            time_ms=now_ms, generation=generation, application_id=application_id, master=master
+        )
+        if ending.outcome == "left":
+            event = ApplicationLeft(**event.model_dump(exclude={"event"}), reason=ending.reason)
+        self._notify(event)
 
     def _run_generation(self, generation: Generation) -> tuple[GenerationOutcome, Collected]:
         began_ms = self._clock.monotonic_ms()
@@ -284,7 +342,7 @@ class Supervisor:
             ending, bad_rows = self._ending(outcome), outcome.counts.bad_rows
             self._end(generation, ending, outcome.reason, bad_rows)
         actor = self._options.actor.because(RESTARTED)
-        claimant = self._claimant(actor)
+        claimant: Claimant | None = None
         entry = self._audit.entry(
             action="claim",
             actor=actor,
@@ -295,6 +353,8 @@ class Supervisor:
         while True:
             failures_ms.append(self._clock.monotonic_ms() - self._idle_ms)
             self._clock.wait_ms(self._restart_delay_ms(generation, outcome, failures_ms))
+            # Not before: it opens a lost session again. And once: a claim is tried again as it was.
+            claimant = claimant or self._claimant(actor)
             asked_ms = self._clock.monotonic_ms()
             try:
                 self._store.claims.check_claim(generation)
@@ -321,6 +381,9 @@ class Supervisor:
                 code=code.value,
                 reason=outcome.reason,
                 restart_in_ms=delay_ms,
+                unreachable=outcome.unreachable,
+                unreachable_count=outcome.unreachable_count,
+                links=outcome.links,
             )
         )
         if delay_ms is not None:
@@ -341,12 +404,13 @@ class Supervisor:
     def _may_restart(self, outcome: GenerationOutcome, code: ErrorCode) -> bool:
         if code is ErrorCode.SPARK_LOST and not self._cluster.can_be_renewed:
             return False  # Whoever starts the program again also recovers the job.
-        # A host that had the store when the job began has lost it since, and may get it back.
-        lost_since = code is ErrorCode.STORE_NOT_SHARED and self._has_run
-        return (outcome.restart_helps or lost_since) and not self._cancelled
+        # The hosts were right when the job began: this one may get its store back, and Spark may
+        # place the next workers elsewhere.
+        changed_since = code in _OF_ONE_HOST and self._has_run
+        return (outcome.restart_helps or changed_since) and not self._cancelled
 
     def _ending(self, outcome: GenerationOutcome) -> Ending:
         if self._cancelled or outcome.code is ErrorCode.CANCELLED:
             return "cancelled"
-        never_ran = outcome.code is ErrorCode.STORE_NOT_SHARED and not self._has_run
-        return "refused" if never_ran else "failed"
+        by_workers = outcome.code is not None and is_refusal(outcome.code)
+        return "refused" if by_workers and not self._has_run else "failed"

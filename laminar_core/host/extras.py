@@ -6,13 +6,16 @@ from typing import Literal
 
 from laminar_core.errors import ErrorCode, MissingExtraError
 
-Extra = Literal["dagster", "kafka", "kafka-avro", "kafka-transaction", "metrics", "rocksdb", "s3"]
+Extra = Literal[
+    "dagster", "kafka", "kafka-avro", "kafka-transaction", "kubernetes", "metrics", "rocksdb", "s3"
+]
 
 _PACKAGES: dict[Extra, tuple[str, ...]] = {
     "dagster": ("dagster", "yaml"),
     "kafka": ("confluent_kafka",),
     "kafka-avro": ("fastavro", "requests", "urllib3"),
     "kafka-transaction": ("kafka",),
+    "kubernetes": ("kubernetes", "urllib3"),
     "metrics": ("google", "opentelemetry", "prometheus_client", "requests"),
     "rocksdb": ("rocksdict",),
     "s3": ("boto3", "botocore"),

@@ -25,7 +25,8 @@ from contextlib import suppress
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from laminar_core.link.sockets import listen_on, open_socket
+from laminar_core.link.addresses import Listening, endpoint_of, is_ipv6, listen_on
+from laminar_core.link.sockets import open_socket
 from laminar_core.protocol.links import Connections
 
 SPARE_CONNECTIONS = 32
@@ -37,6 +38,7 @@ LOOKS_EVERY_MS = 1_000
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # The module ``socket`` has no names for them.
 _IP_MINTTL, _TTL_MAX = 21, 255  # Nor for this one: packets with less are dropped.
+_IPV6_MINHOPCOUNT = 73  # The same for IPv6.
 _DROP = struct.pack("HBBI", 0x06, 0, 0, 0)  # A packet filter of one instruction: return 0.
 
 
@@ -72,21 +74,23 @@ class Door:
         self._server.bind(endpoint)
         return endpoint
 
-    def listen_on(self, host: str) -> str:
-        """Listen on a free port of this host.
+    def listen_on(self, host: str, listening: Listening) -> str:
+        """Listen on a free port of this host; return the endpoint for others.
 
         Raises:
-            ConfigurationError: ``host`` is no address of this machine.
+            ConfigurationError: what it is to listen at is no address of this machine.
+            JobFailedError: no port of the range is free.
         """
-        self._listening = listen_on(host)
-        address, port = self._listening.getsockname()
+        self._listening = listen_on(listening.bind or host, listening.ports)
+        address, port = self._listening.getsockname()[:2]
         # libzmq closes its own copy.
         self._server.setsockopt(zmq.USE_FD, os.dup(self._listening.fileno()))
-        endpoint = f"tcp://{address}:{port}"
-        self._server.bind(endpoint)
+        bound = endpoint_of(address, port)
+        self._server.setsockopt(zmq.IPV6, is_ipv6(bound))
+        self._server.bind(bound)
         self._guard = threading.Thread(target=self._watch, name="laminar-door", daemon=True)
         self._guard.start()
-        return endpoint
+        return endpoint_of(listening.told(host, address), port)
 
     def connections(self) -> Connections:
         """Return the connections so far, including all whose messages can be received."""
@@ -138,7 +142,7 @@ class Door:
                 self._listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
             except OSError:  # This process may not; what anybody may do is nearly as good.
                 try:
-                    self._listening.setsockopt(socket.IPPROTO_IP, _IP_MINTTL, _TTL_MAX)
+                    self._require_ttl(self._listening, _TTL_MAX)
                 except OSError:  # A kernel with neither: the limit of descriptors has to do.
                     return
         else:
@@ -146,5 +150,13 @@ class Door:
                 self._listening.setsockopt(
                     socket.SOL_SOCKET, _SO_DETACH_FILTER, struct.pack("i", 0)
                 )
-            self._listening.setsockopt(socket.IPPROTO_IP, _IP_MINTTL, 0)
+            self._require_ttl(self._listening, 0)
         self._shut = shut
+
+    @staticmethod
+    def _require_ttl(listening: socket.socket, least: int) -> None:
+        """Have the kernel drop packets with a smaller time-to-live."""
+        if listening.family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, _IPV6_MINHOPCOUNT, least)
+        else:
+            listening.setsockopt(socket.IPPROTO_IP, _IP_MINTTL, least)

@@ -1,95 +1,56 @@
-"""Frames between two workers, and the reaction to broken connections.
+"""The connections of one worker to the others: watched, and their channels marked after a loss.
 
 ``protocol/links.py`` decides; this module sends the frames and raises the errors.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 
-from laminar_core.errors import ErrorCode, LinkBrokenError, ProtocolError
+from laminar_core.errors import BrokenLink, ErrorCode, LinkBrokenError
+from laminar_core.link.channel_ends import ReceivingEnd, SendingEnd
 from laminar_core.link.transport import WorkerTransport
-from laminar_core.link.wire import ArrowElement, Buffer, ElementCodec, FrameKind, Header
-from laminar_core.protocol.fifo import Broken
-from laminar_core.protocol.links import LinkWatch, Overdue, RollCall
+from laminar_core.link.wire import FrameKind, Header
+from laminar_core.protocol.links import LINK_DOWN_MAX_MS, LinkWatch, Overdue, RollCall
 
+_BACKWARDS = frozenset({FrameKind.CREDIT, FrameKind.RESEND})
+"""Kinds of frames that a receiver sends to the sender of its channel."""
 
-class RemoteDelivery:
-    """The sender's end of a channel to another worker. Every frame has the next number."""
-
-    def __init__(self, transport: WorkerTransport, codec: ElementCodec, header: Header) -> None:
-        self._transport = transport
-        self._codec = codec
-        self._header = header
-        self._sequence = 0
-
-    def __call__(self, element: ArrowElement) -> None:
-        """Send one element."""
-        self._send(*self._codec.encode(element))
-
-    def mark(self) -> None:
-        """Show the receiver how many frames there are.
-
-        Where frames may overtake each other the first mark may do so, too. The last one of as many
-        as that plus one cannot have overtaken a frame that is still missing.
-        """
-        for _ in range(self._transport.reorder_max + 1):
-            self._send(FrameKind.MARK, b"")
-
-    def _send(self, kind: FrameKind, payload: Buffer) -> None:
-        header = replace(self._header, kind=kind, sequence=self._sequence)
-        self._sequence += 1
-        self._transport.send(header.receiver, header.encode(), payload)
-
-
-class RemoteGrant:
-    """The receiver's end of a channel from another worker: gives credit back."""
-
-    def __init__(self, transport: WorkerTransport, header: Header) -> None:
-        self._transport = transport
-        self._header = header
-        self._taken = 0
-
-    def __call__(self, batches: int) -> None:
-        """Grant credit for this many more batches."""
-        self._taken += batches
-        self.repeat()
-
-    def repeat(self) -> None:
-        """Send the total; an earlier one may be lost."""
-        header = replace(self._header, kind=FrameKind.CREDIT, sequence=self._taken)
-        self._transport.send(header.sender, header.encode(), b"")
+LOOK_INTERVAL_MS = 500
+"""Time between two looks for channels that have to be marked."""
 
 
 class Links:
     """The connections of one worker to the others, in one generation."""
 
-    def __init__(self, me: int, generation: int) -> None:
+    def __init__(self, me: int, generation: int, down_max_ms: float = LINK_DOWN_MAX_MS) -> None:
         self._me = me
         self._generation = generation
-        self._deliveries: defaultdict[int, list[RemoteDelivery]] = defaultdict(list)
-        self._grants: defaultdict[int, list[RemoteGrant]] = defaultdict(list)
+        self._down_max_ms = down_max_ms
+        self._sending: defaultdict[int, list[SendingEnd]] = defaultdict(list)
+        self._receiving: defaultdict[int, list[ReceivingEnd]] = defaultdict(list)
         self._transport: WorkerTransport | None = None
         self._hosts: Sequence[str] = ()
-        self._watch = LinkWatch(())
+        self._watch = LinkWatch((), down_max_ms)
+        self._next_look_ms = 0.0
 
-    def deliver_to(self, receiver: int, delivery: RemoteDelivery) -> RemoteDelivery:
+    def add_sending(self, receiver: int, end: SendingEnd) -> SendingEnd:
         """Remember a channel to another worker."""
-        self._deliveries[receiver].append(delivery)
-        return delivery
+        self._sending[receiver].append(end)
+        return end
 
-    def grant_to(self, sender: int, grant: RemoteGrant) -> RemoteGrant:
+    def add_receiving(self, sender: int, end: ReceivingEnd) -> ReceivingEnd:
         """Remember a channel from another worker."""
-        self._grants[sender].append(grant)
-        return grant
+        self._receiving[sender].append(end)
+        return end
 
     def begin(self, transport: WorkerTransport, hosts: Sequence[str]) -> None:
         """Start watching; ``hosts`` are the hosts of all workers, in order."""
         self._transport, self._hosts = transport, hosts
-        self._watch = LinkWatch(n for n in range(len(hosts)) if n != self._me)
+        peers = (n for n in range(len(hosts)) if n != self._me)
+        self._watch = LinkWatch(peers, self._down_max_ms)
 
     def turn(self, now_ms: float) -> None:
-        """Check the connections, and call the roll if one was renewed.
+        """Check the connections; call the roll if one was renewed, and mark what is open for long.
 
         Raises:
             LinkBrokenError: a peer has had no connection for too long.
@@ -103,36 +64,38 @@ class Links:
                 raise self._overdue(down_ms, silent)
             case None:
                 pass
+        if now_ms >= self._next_look_ms:
+            self._next_look_ms = now_ms + LOOK_INTERVAL_MS
+            for ends in self._sending.values():
+                for end in ends:
+                    end.turn(now_ms)
 
     def hear(self, header: Header) -> None:
         """Note that a frame arrived from the other end of its channel."""
-        backwards = header.kind is FrameKind.CREDIT
-        self._watch.hear(header.receiver if backwards else header.sender)
+        self._watch.hear(header.receiver if header.kind in _BACKWARDS else header.sender)
 
     def answer(self, caller: int) -> None:
         """Answer a roll call: mark each channel to the caller, and repeat its credit."""
-        for delivery in self._deliveries[caller]:
-            delivery.mark()
-        for grant in self._grants[caller]:
-            grant.repeat()
+        assert self._transport is not None, "frames arrive once the peers are known"
+        self._send(self._transport, FrameKind.PRESENT, caller)
+        for sending in self._sending[caller]:
+            sending.mark()
+        for receiving in self._receiving[caller]:
+            receiving.repeat()
 
-    def missing(self, broken: Broken, channel: int, sender: int) -> LinkBrokenError | ProtocolError:
-        """Return the error for a missing frame: a broken connection, or else a bug of Laminar."""
-        told = broken.error(channel)
-        if self._transport is None or not self._watch.broken(self._transport.connections()):
-            return told
-        return LinkBrokenError(
-            ErrorCode.LINK_BROKEN,
-            f"the connection from worker {self._named(sender)} to worker {self._named(self._me)} "
-            f"broke and frames were lost: {told}",
-        )
+    def have_broken(self) -> bool:
+        """Return whether any connection to this worker has broken, so that frames may be lost."""
+        return self._transport is not None and self._watch.broken(self._transport.connections())
 
     def _call_the_roll(self, transport: WorkerTransport) -> None:
         for peer in range(len(self._hosts)):
             if peer != self._me:
-                header = Header(self._generation, 0, self._me, peer, FrameKind.ROLL_CALL, 0)
-                transport.send(peer, header.encode(), b"")
+                self._send(transport, FrameKind.ROLL_CALL, peer)
                 self.answer(peer)
+
+    def _send(self, transport: WorkerTransport, kind: FrameKind, peer: int) -> None:
+        header = Header(self._generation, 0, self._me, peer, kind, 0)
+        transport.send(peer, header.encode(), b"")
 
     def _overdue(self, down_ms: float, silent: Sequence[int]) -> LinkBrokenError:
         those = ", ".join(self._named(peer) for peer in silent)
@@ -142,6 +105,10 @@ class Links:
             f"worker {self._named(self._me)} has had no connection from {whose} for "
             f"{down_ms / 1000:.0f} s: the address of each worker's host has to be reachable from "
             "all others",
+            tuple(
+                BrokenLink(peer, self._hosts[peer], self._me, self._hosts[self._me])
+                for peer in silent
+            ),
         )
 
     def _named(self, worker: int) -> str:

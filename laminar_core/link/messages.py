@@ -11,7 +11,8 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from laminar_core.codec.arrow import decode_table, encode_table
-from laminar_core.errors import ErrorCode, ProtocolError
+from laminar_core.errors import BrokenLink, ErrorCode, ProtocolError
+from laminar_core.link.versions import Versions
 from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.protocol.termination import LoopCounts
 from laminar_core.protocol.types import (
@@ -54,6 +55,16 @@ class Register(_Message):
     claim_sha256: str | None
     """Digest of the generation's claim as this worker finds it in the store: it sees the same one
     as the driver. None: there is none."""
+    versions: Versions
+    open_files_max: int | None
+    """Files that the process may open; None: any number."""
+
+
+class GreetingsMissing(_Message):
+    """The workers whose greetings have not arrived here yet; none: all have."""
+
+    type: Literal["greetings-missing"] = "greetings-missing"
+    senders: tuple[int, ...]
 
 
 class Restoring(_Message):
@@ -90,6 +101,8 @@ class OperatorWork(BaseModel):
     """Time for which an output of its vertex was full, so that the vertex took nothing."""
     queued_batches: int | None = None
     """Batches that wait at the inputs now; None: its input comes from the same vertex."""
+    rows_expired: int = 0
+    """Rows and values of its state that expired, in the whole history of the job."""
 
 
 class Progress(_Message):
@@ -201,6 +214,8 @@ class WorkerFailed(_Message):
     code: str
     reason: str
     restart_helps: bool
+    links: tuple[BrokenLink, ...] = ()
+    """The connections that stayed away, if that is the reason."""
 
 
 # --- coordinator to worker ----------------------------------------------------------------------
@@ -216,10 +231,16 @@ class Peer(BaseModel):
 
 
 class Peers(_Message):
-    """Everybody has registered: connect, and begin."""
+    """Everybody has registered: connect to all others, and greet them."""
 
     type: Literal["peers"] = "peers"
     peers: tuple[Peer, ...]
+
+
+class Begin(_Message):
+    """All greetings have arrived: begin to work."""
+
+    type: Literal["begin"] = "begin"
 
 
 class Trigger(_Message):
@@ -348,6 +369,7 @@ class Cancel(_Message):
 
 ToCoordinator = (
     Register
+    | GreetingsMissing
     | Restoring
     | Progress
     | Alive
@@ -361,7 +383,10 @@ ToCoordinator = (
 CheckpointMessage = Trigger | AlignmentTimeout | Abort | Completed | Hold | Resume
 LoopMessage = LoopWave | LoopsOver
 SourceMessage = AddSplits | WatermarkTarget
-ToWorker = Peers | CheckpointMessage | Renew | SourceMessage | LoopMessage | Ping | Finish | Cancel
+StartMessage = Peers | Begin
+ToWorker = (
+    StartMessage | CheckpointMessage | Renew | SourceMessage | LoopMessage | Ping | Finish | Cancel
+)
 _TO_COORDINATOR = TypeAdapter[ToCoordinator](Annotated[ToCoordinator, Field(discriminator="type")])
 _TO_WORKER = TypeAdapter[ToWorker](Annotated[ToWorker, Field(discriminator="type")])
 M = TypeVar("M")

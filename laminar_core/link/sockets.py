@@ -29,11 +29,19 @@ ENCRYPTION_BYTES = 1024
 HANDSHAKE_MAX_MS = 10_000
 """A connection that is not through its handshake by then is closed."""
 
-HEARTBEAT_INTERVAL_MS = 5_000
-HEARTBEAT_TIMEOUT_MS = 25_000
-"""A link without any sign of life for so long is closed. With the interval this is as long as the
-coordinator waits for a worker, so a process that stands still loses nothing that it would keep
-otherwise. libzmq answers in a thread of its own: a busy worker is not a silent one."""
+HEARTBEAT_INTERVAL_MS = 2_000
+HEARTBEAT_TIMEOUT_MS = 6_000
+"""A link without any sign of life for as long as both together is closed, and connected again.
+Nothing is lost by that: frames and messages are sent again. libzmq answers in a thread of its own,
+so a busy worker is not a silent one."""
+
+CONNECT_MAX_MS = 2_000
+"""A request for a connection that gets no answer is given up and made again. The kernel would
+repeat it at intervals that double, and so connect long after a cut is over."""
+
+KEEPALIVE_S = 30
+"""Connections that are still in their handshake send no heartbeats. The kernel asks for them, and
+firewalls that forget quiet connections are reminded."""
 
 LINGER_MS = 1000
 """How long a closing socket tries to send its last messages."""
@@ -43,7 +51,8 @@ DESCRIPTORS_WANTED = (65_536, 10_240)
 ask. macOS refuses the first of these numbers where the kernel is set to fewer per process."""
 
 _UNLIMITED = 0  # Channel credit bounds what is under way; the sockets must never refuse.
-_SPARE_DESCRIPTORS = 128  # For state files, the store, and what user code opens.
+SPARE_DESCRIPTORS = 128
+"""Files for state, the store, and what user code opens."""
 _SPARE_SOCKETS = 64
 
 
@@ -68,28 +77,31 @@ def open_socket(
         opened.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_INTERVAL_MS)
         opened.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
         opened.setsockopt(zmq.HEARTBEAT_TTL, HEARTBEAT_INTERVAL_MS + HEARTBEAT_TIMEOUT_MS)
+        opened.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_MAX_MS)
+        opened.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        opened.setsockopt(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_S)
+        opened.setsockopt(zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_S)
     return opened
 
 
-def listen_on(host: str) -> socket.socket:
-    """Listen on this host's own address only, on a free port.
+def listen_at(address: str, port: int) -> socket.socket:
+    """Listen at one address of this host, IPv4 or IPv6; with port 0 the kernel chooses.
 
     Raises:
-        ConfigurationError: ``host`` is no address of this machine.
+        OSError: it is no address of this machine, or the port is in use.
     """
-    listening = socket.socket()
+    listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     try:
-        listening.bind((socket.gethostbyname(host), 0))
+        # Connections that ended a moment ago do not block a port of a range. One at which
+        # somebody listens stays blocked.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address, port))
         listening.listen()
         # One that has gone again before it is accepted must not block the thread that accepts.
         listening.settimeout(0)
-    except OSError as error:
+    except OSError:
         listening.close()
-        raise ConfigurationError(
-            ErrorCode.INVALID_OPTION,
-            f"cannot listen on {host} ({error}): set spark.driver.host, or the executors' host "
-            "names, to addresses of their machines",
-        ) from error
+        raise
     return listening
 
 
@@ -100,13 +112,19 @@ def require_descriptors(connections: int) -> None:
         ConfigurationError: it may not.
     """
     soft = _raised_limit()
-    needed = psutil.Process().num_fds() + connections + _SPARE_DESCRIPTORS
+    needed = psutil.Process().num_fds() + connections + SPARE_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < needed:
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
             f"process {os.getpid()} needs about {needed} open files for its connections and may "
             f"have {soft}: raise the limit (ulimit -n), or run with fewer workers",
         )
+
+
+def open_files_max() -> int | None:
+    """Return how many files this process may have open; None: any number."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
 
 
 def _raised_limit() -> int:

@@ -21,6 +21,7 @@ from zmq.auth.thread import ThreadAuthenticator
 
 from laminar_core.errors import ConfigurationError, ErrorCode, FencedError, ProtocolError
 from laminar_core.host.private_folders import PrivateFolder, temporary_root
+from laminar_core.link.addresses import Listening, is_ipv6, reachable
 from laminar_core.link.doors import Door, connections_max
 from laminar_core.link.messages import Peer
 from laminar_core.link.sockets import (
@@ -45,6 +46,11 @@ SOCKET_DIRECTORY_LENGTH_MAX = 50
 """Longest temporary directory under which the paths of unix sockets stay short enough."""
 
 
+def worker_connections(workers: int) -> int:
+    """Return how many connections a worker may have open, of so many workers."""
+    return connections_max(workers) + 2 * workers
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorAddress:
     """The address and keys for the coordinator. Sent inside Spark's task, so it is not logged."""
@@ -58,6 +64,8 @@ class CoordinatorAddress:
     server_key: str = ""
     worker_public_key: str = ""
     worker_secret_key: str = field(default="", repr=False)
+    listening: Listening = field(default_factory=Listening)
+    """Where each worker listens on its host."""
 
 
 class WorkerTransport(Protocol):
@@ -109,6 +117,8 @@ class WorkerTransport(Protocol):
         ...
 
 
+_ANYWHERE = Listening()
+
 _WAKE_UPS_MAX = 65_536
 """The capacity of a pipe on Linux in bytes: one read empties it."""
 
@@ -158,13 +168,23 @@ class CoordinatorTransport:
             open as many files as there are workers.
     """
 
-    def __init__(self, kind: TransportKind, host: str, workers: int) -> None:
+    def __init__(
+        self,
+        kind: TransportKind,
+        host: str,
+        workers: int,
+        listening: Listening = _ANYWHERE,
+        workers_listening: Listening = _ANYWHERE,
+    ) -> None:
         self._workers = workers
+        self._listening, self._workers_listening = listening, workers_listening
         connections = CONNECTIONS_PER_WORKER * workers
         if kind != "ipc":
             require_descriptors(connections_max(connections))
         self._context = open_context(workers)
         self._socket = open_socket(self._context, zmq.ROUTER, network=kind != "ipc")
+        # A worker may connect again before the end of its old connection is noticed here.
+        self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self._door = Door(self._context, self._socket, connections)
         self._auth: ThreadAuthenticator | None = None
         self._directory: PrivateFolder | None = None
@@ -181,14 +201,20 @@ class CoordinatorTransport:
             endpoint = self._door.listen_at(f"{self._directory.path}/coordinator")
             return CoordinatorAddress(kind, endpoint, self._workers, str(self._directory.path))
         if kind == "tcp":
-            return CoordinatorAddress(kind, self._door.listen_on(host), self._workers)
+            return CoordinatorAddress(
+                kind,
+                self._door.listen_on(host, self._listening),
+                self._workers,
+                listening=self._workers_listening,
+            )
         server_public, server_secret = zmq.curve_keypair()
         worker_public, worker_secret = zmq.curve_keypair()
         self._auth = _serve_curve(self._context, self._socket, server_secret, worker_public)
         return CoordinatorAddress(
             kind,
-            self._door.listen_on(host),
+            self._door.listen_on(host, self._listening),
             self._workers,
+            listening=self._workers_listening,
             server_key=server_public.decode(),
             worker_public_key=worker_public.decode(),
             worker_secret_key=worker_secret.decode(),
@@ -245,7 +271,7 @@ class ZmqWorkerTransport:
         self._worker = worker
         self._network = address.kind != "ipc"
         if self._network:
-            require_descriptors(connections_max(address.workers) + 2 * address.workers)
+            require_descriptors(worker_connections(address.workers))
         self._context = open_context(address.workers)
         self._auth: ThreadAuthenticator | None = None
         self._wake = WakeUp()
@@ -262,10 +288,8 @@ class ZmqWorkerTransport:
         except Exception:
             self.close()
             raise
-        self._secure_client(self._control, address.server_key)
-        self._control.connect(address.endpoint)
-        self._secure_client(self._life, address.server_key)
-        self._life.connect(address.endpoint)
+        for client in (self._control, self._life):
+            self._connect(client, address.endpoint, address.server_key)
 
     def _bind_data(self, host: str) -> str:
         if self._address.kind == "ipc":
@@ -275,7 +299,13 @@ class ZmqWorkerTransport:
             self.public_key = public.decode()
             allowed = self._address.worker_public_key.encode()
             self._auth = _serve_curve(self._context, self._data, secret, allowed)
-        return self._door.listen_on(host)
+        return self._door.listen_on(host, self._address.listening.on_worker(os.environ))
+
+    def _connect(self, client: "zmq.Socket[bytes]", endpoint: str, server_key: str) -> None:
+        self._secure_client(client, server_key)
+        endpoint = reachable(endpoint)
+        client.setsockopt(zmq.IPV6, is_ipv6(endpoint))
+        client.connect(endpoint)
 
     def _secure_client(self, client: "zmq.Socket[bytes]", server_key: str) -> None:
         if self._address.kind == "curve":
@@ -288,8 +318,7 @@ class ZmqWorkerTransport:
         for index, peer in enumerate(peers):
             if index != self._worker:
                 push = open_socket(self._context, zmq.PUSH, network=self._network)
-                self._secure_client(push, peer.public_key)
-                push.connect(peer.endpoint)
+                self._connect(push, peer.endpoint, peer.public_key)
                 self._peers[index] = push
 
     def send(self, peer: int, header: bytes, payload: Buffer) -> None:

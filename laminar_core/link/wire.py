@@ -37,6 +37,7 @@ ALIGNMENT_BYTES = 16
 """Enough for every fixed-width type."""
 
 _HEADER = struct.Struct("<IHHHBxQ")  # generation, edge, sender, receiver, kind, sequence
+_ARRIVED = struct.Struct("<Q")
 
 
 class FrameKind(IntEnum):
@@ -50,12 +51,20 @@ class FrameKind(IntEnum):
     END = 5
     CREDIT = 6
     """Not an element: flows back from receiver to sender. The sequence is the number of batches
-    that the receiver has taken since the start, so one that is lost or repeated does no harm."""
+    that the receiver has taken since the start, and the payload how many frames have arrived
+    without a gap. Both are totals, so one that is lost or repeated does no harm."""
     MARK = 7
-    """Numbered like an element and otherwise empty: shows whether all before it has arrived."""
+    """Not an element: the sequence is the number of frames sent so far. The receiver answers with
+    ``CREDIT``, or with ``RESEND`` if it lacks some of them."""
     ROLL_CALL = 8
     """Belongs to no channel: ``receiver`` must mark its channels to ``sender``, and repeat credit.
     """
+    RESEND = 9
+    """Like ``CREDIT``; moreover, the frames that have not arrived are to be sent again."""
+    PRESENT = 10
+    """Belongs to no channel: ``sender`` answers a roll call of ``receiver``."""
+    GREETING = 11
+    """Belongs to no channel: shows ``receiver`` that ``sender`` reaches it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,23 @@ def decode_header(data: Buffer) -> Header:
         return Header(generation, edge_id, sender, receiver, FrameKind(kind), sequence)
     except (struct.error, ValueError) as error:
         raise ProtocolError(ErrorCode.ILLEGAL_EVENT, f"not a frame: {error}") from error
+
+
+def encode_arrived(frames: int) -> bytes:
+    """Return the payload of ``CREDIT`` and ``RESEND``: how many frames have arrived."""
+    return _ARRIVED.pack(frames)
+
+
+def decode_arrived(payload: Buffer) -> int:
+    """Read the payload of ``CREDIT`` and ``RESEND``.
+
+    Raises:
+        ProtocolError: it is not one.
+    """
+    try:
+        return _ARRIVED.unpack(bytes(payload))[0]
+    except struct.error as error:
+        raise ProtocolError(ErrorCode.ILLEGAL_EVENT, f"not a confirmation: {error}") from error
 
 
 class ElementCodec:
@@ -140,7 +166,14 @@ class ElementCodec:
                 return CancelMarker(CheckpointId(struct.unpack("<q", bytes(payload))[0]))
             case FrameKind.END:
                 return EndOfInput()
-            case FrameKind.CREDIT | FrameKind.MARK | FrameKind.ROLL_CALL:
+            case (
+                FrameKind.CREDIT
+                | FrameKind.MARK
+                | FrameKind.ROLL_CALL
+                | FrameKind.RESEND
+                | FrameKind.PRESENT
+                | FrameKind.GREETING
+            ):
                 raise ProtocolError(
                     ErrorCode.ILLEGAL_EVENT, f"a {kind.name.lower()} is not an element"
                 )

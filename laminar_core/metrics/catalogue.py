@@ -80,6 +80,11 @@ OPERATOR_ROWS_IN = _counter("operator.rows.in", "Rows that the operator has take
 OPERATOR_ROWS_OUT = _counter(
     "operator.rows.out", "Rows that it has passed on, without side outputs", "operator"
 )
+OPERATOR_ROWS_EXPIRED = _counter(
+    "operator.rows.expired",
+    "Rows and values of its state that went because of their time",
+    "operator",
+)
 OPERATOR_BUSY = _counter(
     "operator.busy.time", "Time at work, summed over the workers", "operator", unit="s"
 )

@@ -19,7 +19,7 @@ from laminar_core.metrics.board import Board
 from laminar_core.metrics.mapping import EventMapping
 from laminar_core.units import duration_ms
 
-_log = logging.getLogger("laminar")
+_log = logging.getLogger(__name__)
 
 
 class Output(Protocol):

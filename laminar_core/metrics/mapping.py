@@ -154,6 +154,8 @@ class EventMapping:
             labels = (name,)
             yield self._grown(catalogue.OPERATOR_ROWS_IN, numbers.rows_in, labels)
             yield self._grown(catalogue.OPERATOR_ROWS_OUT, numbers.rows_out, labels)
+            expired = numbers.rows_expired
+            yield self._continued(catalogue.OPERATOR_ROWS_EXPIRED, expired, labels)
             yield self._grown(catalogue.OPERATOR_BUSY, numbers.busy_ms / 1000, labels)
             stopped_s = numbers.backpressured_ms / 1000
             yield self._grown(catalogue.OPERATOR_BACKPRESSURED, stopped_s, labels)

@@ -27,6 +27,7 @@ from laminar_core.objectstore.regular_files import (
     read_regular,
     refuse_links,
     size_of,
+    size_of_entry,
     visible,
 )
 from laminar_core.records.limits import RECORD_BYTES_MAX
@@ -109,17 +110,16 @@ class LocalObjectStore:
         """See ``ObjectStore.list``."""
         top = self._inside(self._root / check_folder(folder))
         with _translated("list", top):
-            found = sorted(str(path.relative_to(self._root)) for path in files_below(top))
-            return self._found(found)
+            return self._found(sorted(key for key, _entry in files_below(top, folder)))
 
     def sizes(self, folder: str) -> dict[str, int]:
         """See ``ObjectStore.sizes``."""
         top = self._inside(self._root / check_folder(folder))
         found: dict[str, int] = {}
         with _translated("list", top):
-            for path in files_below(top):
-                if (size_bytes := size_of(path)) is not None:  # Else deleted since it was listed.
-                    found[str(path.relative_to(self._root))] = size_bytes
+            for key, entry in files_below(top, folder):
+                if (size_bytes := size_of_entry(entry)) is not None:
+                    found[key] = size_bytes
             return self._found(found)
 
     def delete(self, key: str) -> None:

@@ -108,22 +108,40 @@ def is_folder(entry: "os.DirEntry[str]") -> bool:
     return entry.is_dir(follow_symlinks=False)
 
 
-def visible(directory: Path) -> Iterator["os.DirEntry[str]"]:
-    """Yield the entries that can be objects or folders; none if the directory does not exist.
+def visible(directory: Path | str) -> list["os.DirEntry[str]"]:
+    """Return the entries that can be objects or folders; none if the directory does not exist.
 
     Unfinished writes are left out, and names that cannot be keys.
     """
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
-        yield from (entry for entry in entries if is_key_part(entry.name))
+        return [entry for entry in entries if is_key_part(entry.name)]
+    return []
 
 
-def files_below(directory: Path) -> Iterator[Path]:
-    """Yield everything below ``directory`` that is no folder."""
-    for entry in visible(directory):
-        if is_folder(entry):
-            yield from files_below(Path(entry.path))
-        else:
-            yield Path(entry.path)
+def files_below(directory: Path, prefix: str) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
+    """Yield everything below ``directory`` that is no folder, with its name after ``prefix``.
+
+    It works on texts: path objects for the files of ten thousand checkpoints would cost more than
+    reading their names and lengths.
+    """
+    folders: list[tuple[Path | str, str]] = [(directory, prefix)]
+    while folders:
+        folder, name = folders.pop()
+        for entry in visible(folder):
+            key = name + entry.name
+            if is_folder(entry):
+                folders.append((entry.path, f"{key}/"))
+            else:
+                yield key, entry
+
+
+def size_of_entry(entry: "os.DirEntry[str]") -> int | None:
+    """Return the length of a listed file; None if it was deleted since, or is a folder now."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except NO_OBJECT:
+        return None
+    return None if stat.S_ISDIR(status.st_mode) else status.st_size
 
 
 def _require_regular(path: Path, status: os.stat_result) -> None:

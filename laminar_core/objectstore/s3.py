@@ -21,6 +21,7 @@ from laminar_core.objectstore.retries import RetryClock
 from laminar_core.objectstore.s3_errors import Kind
 from laminar_core.objectstore.s3_options import S3Options
 from laminar_core.objectstore.s3_requests import Client, Reply, S3Requests
+from laminar_core.objectstore.s3_staged import StagedUploads
 from laminar_core.objectstore.s3_transfer import Download, PartPool, Upload, value_of
 from laminar_core.records.limits import RECORD_BYTES_MAX
 from laminar_core.records.paths import check_folder, check_key
@@ -53,7 +54,8 @@ class S3ObjectStore:
         self.uri = self._options.uri
         self._root = f"{self._options.prefix}/" if self._options.prefix else ""
         self._requests = S3Requests(self._options, clock=clock, random=random)
-        self._pool = PartPool(self._options.parallel)
+        self.pool = PartPool(self._options.parallel)
+        """Threads for parts, and for several requests at a time."""
         self._new_mark = new_mark
 
     @property
@@ -69,11 +71,11 @@ class S3ObjectStore:
 
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
-        return Download(self._requests, self._pool, self._name(key), size_max).read()
+        return Download(self._requests, self.pool, self._name(key), size_max).read()
 
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``."""
-        return Download(self._requests, self._pool, self._name(key), size_max).sha256()
+        return Download(self._requests, self.pool, self._name(key), size_max).sha256()
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """See ``ObjectStore.put``."""
@@ -82,7 +84,7 @@ class S3ObjectStore:
             self._put(name, data, {})
             return
         budget = self._requests.budget()
-        while Upload(self._requests, self._pool, name, data).write({}).kind is not None:
+        while Upload(self._requests, self.pool, name, data).write({}).kind is not None:
             if not budget.wait_for_another():
                 raise self._requests.gave_up("write", name, "the upload keeps vanishing", budget)
 
@@ -144,13 +146,17 @@ class S3ObjectStore:
         """See ``SelfProbing.check_conditions``. An upload in parts must not replace an object."""
         if not self._options.uploads_in_parts:
             return None
-        upload = Upload(self._requests, self._pool, self._name(key), b"late")
+        upload = Upload(self._requests, self.pool, self._name(key), b"late")
         if upload.write({}, **_ABSENT).kind is Kind.PRECONDITION_FAILED:
             return None
         return (
             "an upload in parts replaced an object that was there; with multipart_threshold=5GiB "
             "in its URI nothing is uploaded in parts"
         )
+
+    def staged_uploads(self) -> StagedUploads:
+        """Return the uploads below the prefix of this store that are not completed."""
+        return StagedUploads(self._requests, self.pool, self._root)
 
     def _name(self, key: str) -> str:
         return self._root + check_key(key)
@@ -193,7 +199,7 @@ class S3ObjectStore:
             return False
         budget = self._requests.budget()
         while True:
-            reply = Upload(self._requests, self._pool, name, data).write(mark, **_ABSENT)
+            reply = Upload(self._requests, self.pool, name, data).write(mark, **_ABSENT)
             if reply.kind is None:
                 return True
             if (winner := self._winner(name)) is not None:

@@ -43,6 +43,8 @@ _KINDS: dict[str, RequestKind] = {
     "GetObject": "gets",
     "HeadObject": "heads",
     "ListObjectsV2": "lists",
+    "ListMultipartUploads": "lists",
+    "ListParts": "lists",
 }
 _LOADER = Loader()
 """Reads the description of S3, a megabyte, once per process and not once per store."""

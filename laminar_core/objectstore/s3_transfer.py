@@ -109,16 +109,32 @@ class Upload:
         Raises:
             StorageUnavailable, ConfigurationError: as ``S3Requests.send``.
         """
-        upload_id = self._begin(metadata)
+        upload_id, parts = self.stage(metadata)
         completed = False
         try:
-            parts = self._upload_parts(upload_id)
             reply = self._complete(upload_id, parts, conditions)
             completed = reply.kind is None
         finally:
             if not completed:
                 self._abort(upload_id)
         return reply
+
+    def stage(self, metadata: Mapping[str, str]) -> tuple[str, list[dict[str, object]]]:
+        """Upload the parts, and return the upload and what completes it; no reader sees it yet.
+
+        Raises:
+            StorageUnavailable, ConfigurationError: as ``S3Requests.send``; the parts are removed as
+                far as possible.
+        """
+        upload_id = self._begin(metadata)
+        staged = False
+        try:
+            parts = self._upload_parts(upload_id)
+            staged = True
+        finally:
+            if not staged:
+                self._abort(upload_id)
+        return upload_id, parts
 
     def _begin(self, metadata: Mapping[str, str]) -> str:
         def attempt(client: Client) -> str:

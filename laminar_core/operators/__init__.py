@@ -15,6 +15,7 @@ from laminar_core.operators.base import (
     SubtaskContext,
 )
 from laminar_core.operators.keyed import owned_key_groups
+from laminar_core.operators.process.connected import ConnectedProcess
 from laminar_core.operators.process.handles import Timers
 from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.process.lists import KeyedLists, ListState
@@ -24,6 +25,7 @@ from laminar_core.operators.process.values import KeyedValues, ValueState
 from laminar_core.state.rescaling import Redistribution
 
 __all__ = [
+    "ConnectedProcess",
     "KeyedLists",
     "KeyedMaps",
     "KeyedValues",

@@ -75,7 +75,7 @@ from laminar_core.state.window_layout import (
 from laminar_core.state.window_state import (
     WindowState,
     merge_stored,
-    rows_of_key_groups,
+    owned_rows,
 )
 
 WINDOW_END = "window_end"
@@ -409,7 +409,7 @@ class WindowAggregator:
         self._require_compatible(snapshots)
         ranges = restored_key_groups(snapshots, self._context)
         tables = (
-            rows_of_key_groups(rows, self._key_groups)
+            owned_rows(rows, self._key_groups)
             for snapshot in snapshots
             for rows in self._unfinished(snapshot)
         )

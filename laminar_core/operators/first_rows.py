@@ -8,7 +8,7 @@ A key can be forgotten again, so long after the row that was passed. Rows of it 
 apart are dropped, and the next one is a first row again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,15 +22,12 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import (
     JsonObject,
     OutputMode,
-    PendingSnapshot,
-    Snapshot,
     SubtaskContext,
 )
 from laminar_core.operators.joins.output import in_pieces
 from laminar_core.operators.joins.side import EventRows
-from laminar_core.operators.kept_values import Kept, KeptValues
+from laminar_core.operators.kept_values import KeepsValues, Kept, KeptValues
 from laminar_core.operators.process.keys import Keys
-from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.arrangement import Arrangement
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.named_tables import TABLES, TableLayout, described
@@ -127,13 +124,16 @@ class FirstRows:
         return FirstRowsFinder(self, context, input_schema)
 
 
-class FirstRowsFinder:
+class FirstRowsFinder(KeepsValues):
     """One subtask: the keys in its range of key groups that a row was passed of."""
 
     def __init__(self, spec: FirstRows, context: SubtaskContext, input_schema: pa.Schema) -> None:
         self._spec = spec
         self._names = spec.output_schema(input_schema).names
-        self._waiting = Arrangement(spec.waiting_layout(input_schema)) if spec.waits else None
+        self._waiting: Arrangement | None = None
+        if spec.waits:
+            layout = spec.waiting_layout(input_schema)
+            self._waiting = Arrangement(layout, context.backend.shelf(layout.schema))
         seen, *waiting = spec.tables(input_schema)
         self._state = KeptValues(
             spec.kept,
@@ -141,21 +141,6 @@ class FirstRowsFinder:
             seen,
             None if self._waiting is None else (waiting[0], self._waiting),
         )
-
-    @property
-    def late_row_count(self) -> int:
-        """The number of rows dropped so far because they came behind the watermark."""
-        return self._state.late_row_count
-
-    @property
-    def expired_row_count(self) -> int:
-        """The number of keys that were forgotten so far."""
-        return self._state.expired_row_count
-
-    @property
-    def held_row_count(self) -> int:
-        """The number of keys and of rows that wait, in memory."""
-        return self._state.held_row_count
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the rows of new keys, or let them wait.
@@ -190,13 +175,16 @@ class FirstRowsFinder:
             return iter(())
         picked = [one.table() for one in waiting.expiring(passed_us)]
         waiting.expire(passed_us)
-        if not picked:
-            return iter(())
-        (batch,) = pa.concat_tables(picked).combine_chunks().to_batches()
+        chosen = [self._chosen(pa.concat_tables(picked))] if picked else []
+        self._state.purge(watermark_us, passed_us)
+        return in_pieces(chosen)
+
+    def _chosen(self, waited: pa.Table) -> pa.Table:
+        """Return the first rows among those that waited, in the order of time; note their keys."""
+        (batch,) = waited.combine_chunks().to_batches()
         times_us = batch.column(EXPIRES).cast(pa.int64()).to_numpy()
         rows = pa.Table.from_batches([batch]).select(self._names)
-        chosen = self._passed(batch, times_us, total_order([times_us], rows))
-        return in_pieces([rows.take(pa.array(chosen))])
+        return rows.take(pa.array(self._passed(batch, times_us, total_order([times_us], rows))))
 
     def output_watermark(self, watermark_us: int) -> int:
         """Return the watermark of the time column: no row that is older waits."""
@@ -230,28 +218,6 @@ class FirstRowsFinder:
         if self._spec.time is None:
             return pa.repeat(pa.scalar(value=True), len(times_us))
         return pa.array(times_us).cast(TIME_TYPE)
-
-    # --- snapshots ------------------------------------------------------------------------------
-
-    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Pin the state; its tables are built in the asynchronous phase."""
-        del checkpoint_id
-        return self._state.pending(changes=False)
-
-    def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Pin what changed since the last call."""
-        del checkpoint_id
-        return self._state.pending(changes=True)
-
-    def merge_tables(
-        self, name: str, tables: Iterable[pa.Table], expired_us: int | None
-    ) -> Iterable[pa.Table]:
-        """Keep the newest time of each key, and the rows that wait."""
-        return self._state.merge_tables(name, tables, expired_us)
-
-    def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """Restore from the snapshots of all subtasks whose key groups overlap this one's."""
-        self._state.restore(snapshots)
 
 
 def _first_rows(

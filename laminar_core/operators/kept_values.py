@@ -29,7 +29,7 @@ from laminar_core.operators.joins.side import EventRows
 from laminar_core.operators.keyed import number, owned_key_groups, restored_key_groups
 from laminar_core.operators.process.values import KeyedValues, ValueState
 from laminar_core.operators.windows import event_times_us, require_time_column
-from laminar_core.protocol.types import WATERMARK_END_US
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from laminar_core.state.arrangement import Arrangement
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.named_tables import WEIGHT, TableLayout
@@ -105,7 +105,7 @@ class KeptValues:
         layout: TableLayout,
         waiting: tuple[TableLayout, Arrangement] | None = None,
     ) -> None:
-        self.values = KeyedValues(context.operator_id, layout, kept.declared)
+        self.values = KeyedValues(context.operator_id, layout, kept.declared, context.backend)
         self._kept = kept
         self._context = context
         self._waiting = waiting
@@ -144,14 +144,20 @@ class KeptValues:
         return batch.take(kept.rows.column(_PLACE).combine_chunks()), kept.times_us
 
     def advance(self, watermark_us: int) -> int | None:
-        """Advance event time and drop what has expired; return the newest time that has passed.
+        """Advance event time; return the newest time that has passed, or None if none has.
 
-        None: time has not advanced.
+        What has expired is dropped, unless rows wait: those whose time has passed now have to find
+        it first, and then ``purge`` drops it.
         """
         passed_us = self._progress.advance(watermark_us)
-        if passed_us is not None and watermark_us != WATERMARK_END_US:
-            self.values.purge(passed_us + 1 + self._kept.late_after_us)
+        if passed_us is not None and self._waiting is None:
+            self.purge(watermark_us, passed_us)
         return passed_us
+
+    def purge(self, watermark_us: int, passed_us: int) -> None:
+        """Drop what has expired, after the watermark with which event time has passed this time."""
+        if watermark_us != WATERMARK_END_US:
+            self.values.purge(passed_us + 1 + self._kept.late_after_us)
 
     def output_watermark(self, watermark_us: int) -> int:
         """Return what a watermark means for the column of event time."""
@@ -176,8 +182,7 @@ class KeptValues:
         expired_us = {name: us for name, us in marks.items() if us is not None}
 
         def tables() -> Iterator[StateTable]:
-            stored = pinned.stored_table(groups)
-            if stored.num_rows:
+            for stored in pinned.stored_tables(groups):
                 yield StateTable(layout.name, stored)
             if waiting is not None:
                 for rows in waiting[1].stored_tables(groups):
@@ -221,6 +226,47 @@ class KeptValues:
             return self._waiting[0]
         assert name == self.values.layout.name, f"{name} is unknown"
         return self.values.layout
+
+
+class KeepsValues:
+    """A subtask whose whole state is such values: its numbers and its snapshots."""
+
+    _state: KeptValues
+
+    @property
+    def late_row_count(self) -> int:
+        """The number of rows dropped so far because they came too far behind the watermark."""
+        return self._state.late_row_count
+
+    @property
+    def expired_row_count(self) -> int:
+        """The number of keys that were forgotten so far."""
+        return self._state.expired_row_count
+
+    @property
+    def held_row_count(self) -> int:
+        """The number of keys in memory, and of rows that wait."""
+        return self._state.held_row_count
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pin the state; its tables are built in the asynchronous phase."""
+        del checkpoint_id
+        return self._state.pending(changes=False)
+
+    def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pin what changed since the last call."""
+        del checkpoint_id
+        return self._state.pending(changes=True)
+
+    def merge_tables(
+        self, name: str, tables: Iterable[pa.Table], expired_us: int | None
+    ) -> Iterable[pa.Table]:
+        """Keep the newest value of each key, and the rows that wait."""
+        return self._state.merge_tables(name, tables, expired_us)
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Restore from the snapshots of all subtasks whose key groups overlap this one's."""
+        self._state.restore(snapshots)
 
 
 _PLACE = "place in the batch"

@@ -233,7 +233,7 @@ class RunningAggregator:
         self._context = context
         self._layout = spec.layout(input_schema)
         self._schema = spec.output_schema(input_schema)
-        self._rows = KeyedRows(self._layout)
+        self._rows = KeyedRows(self._layout, context.backend.shelf(self._layout.schema))
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Merge partial results; yield the totals of their keys.
@@ -299,8 +299,8 @@ class RunningAggregator:
         )
 
         def finish_snapshot() -> Snapshot:
-            stored = pinned.stored_table(max_parallelism)
-            table = with_versions(stored, pinned.layout.accumulators)
-            return Snapshot.of([table] if table.num_rows else [], properties)
+            tables = pinned.stored_tables(max_parallelism)
+            needed = pinned.layout.accumulators
+            return Snapshot.of((with_versions(table, needed) for table in tables), properties)
 
         return finish_snapshot

@@ -263,7 +263,7 @@ class SessionAggregator:
         self._layout = spec.layout(input_schema)
         self._table = TableLayout(SESSIONS, self._layout.stored_schema, spec.keys, "sessions")
         self._schema = spec.output_schema(input_schema)
-        self._state = SessionState(self._layout)
+        self._state = SessionState(self._layout, context.backend.shelf(self._layout.schema))
         self._ahead: Progress | None = None
         """After a restore with other workers, until the watermark has caught up."""
         self._late_here = 0
@@ -275,7 +275,7 @@ class SessionAggregator:
 
     @property
     def row_count(self) -> int:
-        """The number of rows of state in memory."""
+        """The number of rows of state."""
         return self._state.row_count
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -381,15 +381,12 @@ class SessionAggregator:
             **key_group_properties(self._context),
         }
 
-        def finish_snapshot() -> Snapshot:
-            rows = with_versions(pinned.stored_table(max_parallelism), self._layout.accumulators)
-            return Snapshot(
-                (StateTable(SESSIONS, rows),) if rows.num_rows else (),
-                properties,
-                expired_us={} if expired_us is None else {SESSIONS: expired_us},
-            )
+        def tables() -> Iterator[StateTable]:
+            for rows in pinned.stored_tables(max_parallelism):
+                yield StateTable(SESSIONS, with_versions(rows, self._layout.accumulators))
 
-        return finish_snapshot
+        expired = {} if expired_us is None else {SESSIONS: expired_us}
+        return lambda: Snapshot(tables(), properties, expired_us=expired)
 
     def _compatible(self, table: pa.Table) -> pa.Table:
         require_known_versions(table.schema.metadata, self._layout.accumulators)

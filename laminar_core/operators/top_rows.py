@@ -23,17 +23,14 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import (
     JsonObject,
     OutputMode,
-    PendingSnapshot,
-    Snapshot,
     SubtaskContext,
 )
 from laminar_core.operators.columns import require_columns, require_distinct
 from laminar_core.operators.joins.output import in_pieces
-from laminar_core.operators.kept_values import Kept, KeptValues
+from laminar_core.operators.kept_values import KeepsValues, Kept, KeptValues
 from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.sort_keys import SortKey
 from laminar_core.operators.weights import as_batch, consolidate, weighted, weighted_schema
-from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.named_tables import TABLES, described
 from laminar_core.state.rescaling import Redistribution
 
@@ -67,13 +64,7 @@ class TopRows:
     lag_us: int = 0
 
     def __post_init__(self) -> None:
-        problem = ""
-        if not 1 <= self.count <= COUNT_MAX:
-            problem = f"keeps 1 to {COUNT_MAX:,} rows per key, not {self.count}"
-        elif not self.by:
-            problem = "needs a column to order by"
-        if problem:
-            raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{self.operator_id} {problem}")
+        require_count(self.operator_id, self.count, self.by)
 
     @property
     def needs_event_time(self) -> bool:
@@ -157,6 +148,21 @@ class TopRows:
         return TopRowsKeeper(self, context, input_schema)
 
 
+def require_count(operator_id: str, count: int, by: Sequence[SortKey]) -> None:
+    """Accept a number of rows per key, and an order.
+
+    Raises:
+        ConfigurationError: the number is out of range, or there is no order (INVALID_OPTION).
+    """
+    problem = ""
+    if not 1 <= count <= COUNT_MAX:
+        problem = f"keeps 1 to {COUNT_MAX:,} rows per key, not {count}"
+    elif not by:
+        problem = "needs a column to order by"
+    if problem:
+        raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{operator_id} {problem}")
+
+
 class _Candidates(NamedTuple):
     """Rows of some keys, those that are kept so far first.
 
@@ -171,7 +177,7 @@ class _Candidates(NamedTuple):
     places: Integers
 
 
-class TopRowsKeeper:
+class TopRowsKeeper(KeepsValues):
     """One subtask: the first rows of the keys in its range of key groups."""
 
     def __init__(self, spec: TopRows, context: SubtaskContext, input_schema: pa.Schema) -> None:
@@ -180,21 +186,6 @@ class TopRowsKeeper:
         self._names = spec.output_schema(input_schema).names
         self._rows_schema = spec.rows_schema(input_schema)
         self._state = KeptValues(kept, context, kept.layout(input_schema))
-
-    @property
-    def late_row_count(self) -> int:
-        """The number of rows dropped so far because they came too far behind the watermark."""
-        return self._state.late_row_count
-
-    @property
-    def expired_row_count(self) -> int:
-        """The number of keys that were forgotten so far."""
-        return self._state.expired_row_count
-
-    @property
-    def held_row_count(self) -> int:
-        """The number of keys in memory; each has at most ``count`` rows."""
-        return self._state.held_row_count
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield what changes in the rows of the batch's keys.
@@ -282,8 +273,6 @@ class TopRowsKeeper:
         changes = weighted(as_batch(table.select(self._names[:-1])), weights)
         return pa.Table.from_batches([consolidate(pa.Table.from_batches([changes]))])
 
-    # --- snapshots ------------------------------------------------------------------------------
-
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
         """Yield nothing: what expires is forgotten and not taken back."""
         self._state.advance(watermark_us)
@@ -292,26 +281,6 @@ class TopRowsKeeper:
     def output_watermark(self, watermark_us: int) -> int:
         """Return the watermark as it is: the result has no event time, as old rows go any time."""
         return watermark_us
-
-    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Pin the state; its table is built in the asynchronous phase."""
-        del checkpoint_id
-        return self._state.pending(changes=False)
-
-    def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Pin the keys that changed since the last call."""
-        del checkpoint_id
-        return self._state.pending(changes=True)
-
-    def merge_tables(
-        self, name: str, tables: Iterable[pa.Table], expired_us: int | None
-    ) -> Iterable[pa.Table]:
-        """Keep the newest rows of each key."""
-        return self._state.merge_tables(name, tables, expired_us)
-
-    def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """Restore from the snapshots of all subtasks whose key groups overlap this one's."""
-        self._state.restore(snapshots)
 
 
 _OUT = -1

@@ -143,7 +143,7 @@ class UpdatingTotals:
         self._table = _table(layout.keys, layout.stored_schema)
         self._emit = emit
         self._context = context
-        self._rows = KeyedRows(layout)
+        self._rows = KeyedRows(layout, context.backend.shelf(layout.schema))
         self._removed_count = 0
         """Rows in memory that say that their total was removed."""
         self._has_cut = False
@@ -244,13 +244,13 @@ class UpdatingTotals:
             self._context.max_parallelism,
         )
 
-        def finish_snapshot() -> Snapshot:
-            stored = pinned.stored_table(max_parallelism)
-            table = self._table.present_rows(stored) if whole else stored
-            table = with_versions(table, pinned.layout.accumulators)
-            return Snapshot([StateTable(TOTALS, table)] if table.num_rows else [], properties)
+        def tables() -> Iterator[StateTable]:
+            for stored in pinned.stored_tables(max_parallelism):
+                table = self._table.present_rows(stored) if whole else stored
+                if table.num_rows:
+                    yield StateTable(TOTALS, with_versions(table, pinned.layout.accumulators))
 
-        return finish_snapshot
+        return lambda: Snapshot(tables(), properties)
 
 
 def require_totals(table: pa.Table, layout: RowLayout, operator_id: str) -> pa.Table:

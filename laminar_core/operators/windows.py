@@ -89,6 +89,41 @@ class CumulativeWindow:
 Window = TumblingWindow | SlidingWindow | CumulativeWindow
 
 
+def are_equal(one: Window, other: Window) -> bool:
+    """Return whether both divide event time into the same windows, however they are described.
+
+    >>> are_equal(tumbling("5 minutes"), sliding("5 minutes", "5 minutes"))
+    True
+    """
+    return _identity(one) == _identity(other)
+
+
+def _identity(window: Window) -> tuple[str, int, int, int]:
+    if window.size_us == window.slide_us:
+        return "tumbling", window.size_us, window.slide_us, window.offset_us % window.size_us
+    begins_every_us = window.slide_us
+    if isinstance(window, CumulativeWindow):
+        begins_every_us = window.size_us
+    offset_us = window.offset_us % begins_every_us
+    return type(window).__name__, window.size_us, window.slide_us, offset_us
+
+
+def window_text(window: Window) -> str:
+    """Return what kind of windows these are, in words.
+
+    >>> window_text(cumulative("1 day", "1 hour", offset="90 seconds"))
+    'cumulative windows of 86400 s with steps of 3600 s, from 90 s on'
+    """
+    size, step = (f"{us / 1_000_000:g} s" for us in (window.size_us, window.slide_us))
+    said = f"tumbling windows of {size}"
+    if isinstance(window, SlidingWindow):
+        said = f"sliding windows of {size} every {step}"
+    elif isinstance(window, CumulativeWindow):
+        said = f"cumulative windows of {size} with steps of {step}"
+    offset = f", from {window.offset_us / 1_000_000:g} s on" if window.offset_us else ""
+    return said + offset
+
+
 def tumbling(size: Duration, *, offset: Duration | None = None) -> TumblingWindow:
     """Return windows of ``size``, the first one beginning ``offset`` after 1970.
 

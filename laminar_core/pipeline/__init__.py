@@ -6,6 +6,7 @@ from laminar_core.driver.restart import ExponentialDelay, FailureRate, FixedDela
 from laminar_core.driver.savepoint_writer import SavepointWriter
 from laminar_core.pipeline.builder import LettersTo, Pipeline
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
+from laminar_core.pipeline.connected import ConnectedStreams
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream, SessionStream, WindowedStream
 from laminar_core.pipeline.stream import Stream
@@ -17,6 +18,7 @@ from laminar_core.retention.config import RetentionConfig
 __all__ = [
     "Actor",
     "CheckpointConfig",
+    "ConnectedStreams",
     "ExponentialDelay",
     "FailureRate",
     "FixedDelay",

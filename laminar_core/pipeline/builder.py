@@ -19,15 +19,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import click
 from pyspark.sql import SparkSession
 
 from laminar_core.connectors.base import Sink, Source
 from laminar_core.connectors.formats.bad_rows import BadRowPolicy, OnBadRow
 from laminar_core.connectors.formats.letters import LETTERS, LETTERS_SCHEMA
-from laminar_core.driver.events import JobListener, ignore
+from laminar_core.driver.events import JobListener
 from laminar_core.driver.options import JobResult
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
+from laminar_core.pipeline.explain import plan_lines
 from laminar_core.pipeline.graph import Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.starting import started
@@ -130,6 +132,11 @@ class Pipeline:
         self._nodes.append(node)
         return node
 
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """All sources, operators and sinks so far, in the order of their creation."""
+        return tuple(self._nodes)
+
     def name_for(self, kind: str, name: str | None) -> str:
         """Return the given name, or ``kind-n`` for the n-th unnamed operator of its kind."""
         if name is not None:
@@ -146,21 +153,33 @@ class Pipeline:
         """
         return plan_of(self._nodes, self.max_parallelism)
 
+    def explain(self) -> None:
+        """Print the plan: chains of operators, exchanges, state, event time, updates, sinks.
+
+        Raises:
+            ConfigurationError: the pipeline cannot run.
+        """
+        click.echo("\n".join(plan_lines(self.name, self.plan())))
+
     def start(
         self,
         spark: SparkSession | OwnSession,
         *,
         checkpoint: CheckpointConfig,
         run: RunConfig | None = None,
-        listener: JobListener = ignore,
+        listener: JobListener | None = None,
+        progress: bool | None = None,
     ) -> "StreamingJob":
         """Start the job in the background; ``listener`` gets the events in order, in a thread.
+
+        Without a listener the job shows its progress in a notebook and on a terminal, and logs
+        elsewhere. ``progress=False`` only logs; ``progress=True`` shows it beside a listener, too.
 
         A session that the caller opened is the caller's: if its JVM dies the job fails. One that
         Laminar opened (``OwnSession``) is opened again.
         A listener that raises does not disturb the job; see ``StreamingJob.listener_failures``.
         """
-        return started(self, spark, checkpoint, run or RunConfig(), listener)
+        return started(self, spark, checkpoint, run or RunConfig(), listener, progress=progress)
 
     def run(
         self,
@@ -168,11 +187,19 @@ class Pipeline:
         *,
         checkpoint: CheckpointConfig,
         run: RunConfig | None = None,
-        listener: JobListener = ignore,
+        listener: JobListener | None = None,
+        progress: bool | None = None,
     ) -> JobResult:
-        """Run until all inputs have ended, or for ever.
+        """Run until all inputs have ended, or for ever; see ``start`` for what it shows.
+
+        An interrupt (Ctrl-C, or the stop button of a notebook) stops the job with a last
+        checkpoint, a second one ends it at once; then it is raised.
 
         Raises:
             LaminarError: see ``Supervisor.run``.
+            KeyboardInterrupt: it was interrupted, and has ended.
         """
-        return self.start(spark, checkpoint=checkpoint, run=run, listener=listener).result()
+        job = self.start(
+            spark, checkpoint=checkpoint, run=run, listener=listener, progress=progress
+        )
+        return job.result_or_stop()

@@ -16,8 +16,8 @@ from laminar_core.connectors.formats.bad_rows import SkippedMessage
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.acceptance import Acceptance, parse_acceptance
-from laminar_core.driver.recovery.partial_reset import parse_reset_from
 from laminar_core.driver.recovery.renaming import Rename
+from laminar_core.driver.recovery.stated_positions import ResetFrom
 from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
@@ -89,15 +89,15 @@ class RunConfig(StartOptions, NetworkOptions, SupervisionOptions):
     actor: InstanceOf[Actor] = LAMINAR
     """Who starts the job and why, for the claim and the audit log."""
     deadlines: InstanceOf[Deadlines] | None = None
-    """In place of start_timeout, silence_timeout and progress_timeout: all three as numbers."""
+    """In place of start_timeout, silence_timeout, progress_timeout and link_timeout: as numbers."""
 
     @model_validator(mode="after")
     def _says_once_how_long_workers_may_take(self) -> Self:
-        timeouts = {"start_timeout", "silence_timeout", "progress_timeout"}
+        timeouts = {"start_timeout", "silence_timeout", "progress_timeout", "link_timeout"}
         if self.deadlines and self.model_fields_set & timeouts:
             raise ValueError(
-                "deadlines replaces start_timeout, silence_timeout and progress_timeout: leave "
-                "one of them out"
+                "deadlines replaces start_timeout, silence_timeout, progress_timeout and "
+                "link_timeout: leave one of them out"
             )
         return self
 
@@ -129,7 +129,7 @@ def job_options(
         expected_generation=_generation(run.expected_generation),
         allow_fresh=run.allow_fresh,
         reset_state=run.reset_state,
-        reset_from=tuple(map(parse_reset_from, run.reset_from)),
+        reset_from=tuple(map(ResetFrom.parse, run.reset_from)),
         skip_bad=tuple(map(SkippedMessage.parse, run.skip_bad)),
         accepted=_accepted(run),
         renames=tuple(map(Rename.parse, run.rename)),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import WINDOW_END
-from laminar_core.operators.windows import Window
+from laminar_core.operators.windows import Window, are_equal
 from laminar_core.state.window_layout import WINDOW_START
 
 
@@ -33,6 +33,9 @@ class EventTime:
     """By column: no later row is older than the watermark less this."""
     default: str = ""
     """The column of windows that name none; empty if they must name one."""
+    windows: Window | None = None
+    """The windows that the rows are results of, by their ``window_start`` and ``window_end``; None:
+    they are results of no windows, or of different ones."""
 
     @classmethod
     def of(cls, column: str) -> "EventTime":
@@ -42,7 +45,7 @@ class EventTime:
     @classmethod
     def behind(cls, window: Window) -> "EventTime":
         """Return the event time after windows, which delay the watermark accordingly."""
-        return cls({WINDOW_END: 0, WINDOW_START: window.size_us})
+        return cls({WINDOW_END: 0, WINDOW_START: window.size_us}, windows=window)
 
     @classmethod
     def behind_sessions(cls) -> "EventTime":
@@ -52,7 +55,8 @@ class EventTime:
     def among(self, columns: Collection[str]) -> "EventTime":
         """Leave out what is not in ``columns``."""
         lags_us = {name: lag_us for name, lag_us in self.lags_us.items() if name in columns}
-        return EventTime(lags_us, self.default if self.default in lags_us else "")
+        windows = self.windows if {WINDOW_START, WINDOW_END} <= lags_us.keys() else None
+        return EventTime(lags_us, self.default if self.default in lags_us else "", windows)
 
     def through(self, before: pa.Schema, after: pa.Schema) -> "EventTime":
         """Return the event time after an operator: columns that keep their name and type."""
@@ -70,7 +74,10 @@ class EventTime:
             for name, lag_us in self.lags_us.items()
             if name in other.lags_us
         }
-        return EventTime(lags_us, self.default if self.default in lags_us else "")
+        windows = self.windows
+        if windows is None or other.windows is None or not are_equal(windows, other.windows):
+            windows = None
+        return EventTime(lags_us, self.default if self.default in lags_us else "", windows)
 
     def column(self, name: str | None) -> TimeColumn:
         """Return the column of a window, by default the column of ``watermark``.

@@ -9,6 +9,8 @@ A listener takes each event, and looks at those that it wants::
 """
 
 from laminar_core.driver.events import (
+    ApplicationEnded,
+    ApplicationLeft,
     CheckpointCompleted,
     CheckpointFailed,
     CleanUpFailed,
@@ -30,10 +32,13 @@ from laminar_core.driver.events import (
     StoreBack,
     StoreLost,
     ThresholdTooLow,
+    UnreachablePair,
     WorkersRunning,
 )
 
 __all__ = [
+    "ApplicationEnded",
+    "ApplicationLeft",
     "CheckpointCompleted",
     "CheckpointFailed",
     "CleanUpFailed",
@@ -55,5 +60,6 @@ __all__ = [
     "StoreBack",
     "StoreLost",
     "ThresholdTooLow",
+    "UnreachablePair",
     "WorkersRunning",
 ]

@@ -14,7 +14,7 @@ from laminar_core.operators.joins.kinds import How, sides_in_every_row
 from laminar_core.operators.joins.side import JoinSide
 from laminar_core.operators.joins.waiting import AsOfHow
 from laminar_core.operators.joins.window import WindowJoin
-from laminar_core.operators.windows import Window
+from laminar_core.operators.windows import Window, are_equal, window_text
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
 from laminar_core.state.window_layout import WINDOW_START
 from laminar_core.units import Duration, duration_us, signed_duration_us
@@ -64,7 +64,8 @@ def join(  # noqa: PLR0913 - the options of Stream.join
     if (within is None) == (window is None):
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
-            f"{name}: a join needs within=(low, high), window=... or ttl=..., and only one of them",
+            f"{name}: a join needs within=(low, high), window=... or ttl=..., and only one of them;"
+            " or equal_windows=True for results of windows",
         )
     if window is not None:
         operator = WindowJoin(name, *sides, window, how=how, suffix=options.suffix, lag_us=lag_us)
@@ -79,6 +80,54 @@ def join(  # noqa: PLR0913 - the options of Stream.join
     joined = _connected(left, right, operator)
     columns = operator.columns(left.schema, right.schema)
     return joined.timed(_event_time(columns, sides, operator.timed_sides()))
+
+
+def join_of_equal_windows(
+    left: "Stream", right: "Stream", name: str, options: JoinOptions, *, how: How
+) -> "Stream":
+    """Pair results of equal windows by key and window; see ``Stream.join``.
+
+    The window is a part of the key, and its end the event time of both sides. So a result meets
+    only those of its window, and leaves when the watermark has passed its end.
+
+    Raises:
+        ConfigurationError: an input has no results of windows, or both have those of different
+            ones (INVALID_PIPELINE).
+    """
+    if options.time is not None:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"{name}: the event time of results of windows is {WINDOW_END}: leave time out",
+        )
+    window = _equal_windows(left, right, name)
+    keys = [(*keys, WINDOW_START, WINDOW_END) for keys in options.keys]
+    sides, lag_us = sides_of(left, right, name, options._replace(time=WINDOW_END))
+    sides = (replace(sides[0], keys=keys[0]), replace(sides[1], keys=keys[1]))
+    operator = IntervalJoin(name, *sides, 0, 0, how=how, suffix=options.suffix, lag_us=lag_us)
+    return _connected(left, right, operator).timed(EventTime.behind(window))
+
+
+def _equal_windows(left: "Stream", right: "Stream", name: str) -> Window:
+    one = _windows_of(left, f"the left input of {name}")
+    other = _windows_of(right, f"the right input of {name}")
+    if not are_equal(one, other):
+        raise ConfigurationError(
+            ErrorCode.INVALID_PIPELINE,
+            f"{name} pairs results of equal windows, and has {window_text(one)} on the left and"
+            f" {window_text(other)} on the right: use the same windows on both sides",
+        )
+    return one
+
+
+def _windows_of(stream: "Stream", what: str) -> Window:
+    known = stream.event_time
+    if known is None or known.windows is None:
+        raise ConfigurationError(
+            ErrorCode.INVALID_PIPELINE,
+            f"{what} has no results of windows, or not their {WINDOW_START} and {WINDOW_END} as"
+            " they were: join rows with window=..., or within=(low, high)",
+        )
+    return known.windows
 
 
 def as_of_join(  # noqa: PLR0913 - the options of Stream.as_of
@@ -210,4 +259,5 @@ def _window_time(left: "Stream", right: "Stream", operator: WindowJoin) -> Event
         columns.name_of(side, operator.sides[side].time): size_us
         for side in sides_in_every_row(operator.how)
     }
-    return EventTime({WINDOW_END: 0, WINDOW_START: size_us, **lags_us})
+    times = {WINDOW_END: 0, WINDOW_START: size_us, **lags_us}
+    return EventTime(times, windows=operator.window)

@@ -1,7 +1,7 @@
 """Keyed streams: windows over event time, running totals, or process functions."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, overload
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from laminar_core.operators.running import CombineRows, RunningAggregate
 from laminar_core.operators.sessions import PartialSessions, Sessions
 from laminar_core.operators.windows import Window
 from laminar_core.pipeline.combined import aggregated
+from laminar_core.pipeline.connected import ConnectedStreams, process_time
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
 from laminar_core.pipeline.updating import first_rows, last_rows, top_rows
 from laminar_core.plan.plan import Keyed
@@ -90,6 +91,10 @@ class KeyedStream:
         With ``ttl``, a key is forgotten so long after the newest row that has come into its rows;
         nothing is taken back then. Rows behind the watermark are dropped and counted. ``time``: its
         event time, by default the watermark's.
+
+        Of rows that come and go, all are kept, because one that has fallen out comes back when
+        another goes. With ``ttl``, each row leaves so long after its own event time, and is taken
+        back; rows that are further behind the watermark are dropped and counted.
         """
         return top_rows(
             self._stream, name, self._columns, count, by=by, rank=rank, ttl=ttl, time=time
@@ -114,13 +119,34 @@ class KeyedStream:
         """
         return last_rows(self._stream, name, self._columns, time=time, ttl=ttl)
 
-    def connect(self, *others: "Stream | KeyedStream", operator: MultiInputSpec) -> "Stream":
-        """Give this stream and ``others`` to an operator; equal keys meet in one of its subtasks.
+    @overload
+    def connect(self, other: "KeyedStream", /) -> ConnectedStreams: ...
 
-        The others have as many key columns, of like types, or are broadcast; see
-        ``Stream.connect``.
+    @overload
+    def connect(self, *others: "Stream | KeyedStream", operator: MultiInputSpec) -> "Stream": ...
+
+    def connect(
+        self, *others: "Stream | KeyedStream", operator: MultiInputSpec | None = None
+    ) -> "Stream | ConnectedStreams":
+        """Bring this stream and another one together, so that rows with equal keys meet.
+
+            orders.key_by("order").connect(payments.key_by("of")).process("settle", Settle())
+
+        With ``operator`` this stream and ``others`` are given to an operator of your own; the
+        others have as many key columns, of like types, or are broadcast; see ``Stream.connect``.
+
+        Raises:
+            ConfigurationError: without ``operator``, it is not one other keyed stream.
         """
-        return self.rows().connect(*others, operator=operator)
+        if operator is not None:
+            return self.rows().connect(*others, operator=operator)
+        if len(others) == 1 and isinstance(others[0], KeyedStream):
+            return ConnectedStreams(self, others[0])
+        raise ConfigurationError(
+            ErrorCode.INVALID_PIPELINE,
+            "connect(...).process(...) is of two keyed streams: call key_by on the other one, or"
+            " pass operator=... for an operator of your own",
+        )
 
     def process(
         self,
@@ -147,13 +173,14 @@ class KeyedStream:
         """
         check_operator_id(name)
         declared = _declared(name, process, schema, state, sides)
-        known = self._stream.event_time
-        chosen = None if time is None else TimeColumn(time, 0)
-        if known is not None and (time or known.default):
-            chosen = known.column(time)
-        column, lag_us = (None, 0) if chosen is None else chosen
+        column, lag_us = process_time(self._stream, time) or (None, 0)
         operator = ProcessRows(name, self._columns, declared, column, lag_us)
         return self._stream.then(operator, Keyed(self._columns)).timed(None)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The key columns."""
+        return self._columns
 
     def rows(self) -> "Stream":
         """Return the rows, divided by key."""

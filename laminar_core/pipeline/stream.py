@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
+import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,9 +31,20 @@ from laminar_core.pipeline.enrich import EnrichOptions, enrichment
 from laminar_core.pipeline.event_time import EventTime
 from laminar_core.pipeline.folding import folded
 from laminar_core.pipeline.graph import Input, Node
-from laminar_core.pipeline.joins import Direction, JoinOptions, On, Times, as_of_join, join
+from laminar_core.pipeline.joins import (
+    Direction,
+    JoinOptions,
+    On,
+    Times,
+    as_of_join,
+    join,
+    join_of_equal_windows,
+)
 from laminar_core.pipeline.keyed import KeyedStream
 from laminar_core.pipeline.lookups import Lookups
+from laminar_core.pipeline.preview import INPUT_ROWS_MAX, Bounds, previewed
+from laminar_core.pipeline.retracted import retracted
+from laminar_core.pipeline.shown import ROWS_SHOWN, table_lines
 from laminar_core.pipeline.updating import distinct_rows, require_one_limit, updating_join
 from laminar_core.plan.inputs import require_input_count
 from laminar_core.plan.plan import (
@@ -46,7 +58,7 @@ from laminar_core.plan.plan import (
 from laminar_core.plan.updates import Updates
 from laminar_core.protocol.dedup import Retention
 from laminar_core.records.paths import check_operator_id
-from laminar_core.units import Duration, duration_us
+from laminar_core.units import Duration, duration_ms, duration_us
 
 if TYPE_CHECKING:
     from laminar_core.pipeline.builder import Pipeline
@@ -230,6 +242,27 @@ class Stream(Lookups):
         """
         return self._of(self._from._replace(as_changes=True), self._event_time)
 
+    def to_retract(
+        self, *, ttl: Duration | None = None, time: str | None = None, name: str | None = None
+    ) -> "Stream":
+        """Take earlier rows back when others replace them, so that both can be aggregated.
+
+            latest = readings.key_by("device").last("latest").to_retract()
+            latest.key_by("room").aggregate("per-room", agg.sum("power"))
+
+        Rows that replace earlier ones become rows that come and go: the old one with ``_weight``
+        -1 and the new one with 1. A row that equals the one it replaces is not emitted. State is
+        the last row of each key: of windows until they are over, of others for ever, or with
+        ``ttl`` for so long after the event time of the row. Then the key is forgotten, and its row
+        is not taken back; rows further behind the watermark than ``ttl`` are dropped and counted.
+        ``time``: the event time, by default the watermark's.
+
+        Raises:
+            ConfigurationError: no rows replace others, their key or their order is not known, or
+                there is no event time.
+        """
+        return retracted(self, self._pipeline.name_for("to-retract", name), ttl=ttl, time=time)
+
     def union(self, *others: "Stream", name: str | None = None) -> "Stream":
         """Merge streams of one schema, in no particular order.
 
@@ -286,6 +319,7 @@ class Stream(Lookups):
         on: On,
         within: tuple[Duration, Duration] | None = None,
         window: Window | None = None,
+        equal_windows: bool = False,
         ttl: Duration | None = None,
         unbounded: bool = False,
         how: How = "inner",
@@ -297,16 +331,19 @@ class Stream(Lookups):
 
             persons.join(auctions, on={"id": "seller"}, within=("0 seconds", "10 seconds"))
             views.join(clicks, on="user", window=tumbling("1 minute"))
+            views_per_hour.join(clicks_per_hour, on="user", equal_windows=True, how="full")
 
         ``within`` bounds the time of the other stream's row, less the time of this one's; a bound
         can be negative. Instead of the upper bound, a time column of this stream can say until when
         each of its rows has partners. With ``window`` the result has ``window_start`` and
-        ``window_end``, and a row in several windows counts in each. ``on``: the key columns, by a
-        mapping if their names differ. ``how``: ``left``, ``right`` and ``full`` also emit rows
-        without partner, with nulls, once none can come any more. ``semi`` emits rows of this stream
-        once, with their first partner, and ``anti`` those without one; both have only columns of
-        this stream. ``time``: the event-time column, of both or of each; by default the one of
-        ``watermark``. Columns of the other stream whose names are taken get the ``suffix``.
+        ``window_end``, and a row in several windows counts in each. With ``equal_windows`` both
+        streams are results of the same windows, and those of one window and key are paired; the
+        result is one of these windows again. ``on``: the key columns, by a mapping if their names
+        differ. ``how``: ``left``, ``right`` and ``full`` also emit rows without partner, with
+        nulls, once none can come any more. ``semi`` emits rows of this stream once, with their
+        first partner, and ``anti`` those without one; both have only columns of this stream.
+        ``time``: the event-time column, of both or of each; by default the one of ``watermark``.
+        Columns of the other stream whose names are taken get the ``suffix``.
 
         Each row is kept until event time has passed all its possible partners. Null matches
         nothing. Rows behind the watermark, which is the lesser one of both streams, are dropped and
@@ -319,7 +356,9 @@ class Stream(Lookups):
         """
         name = self._pipeline.name_for("join", name)
         options = JoinOptions(on, time, suffix)
-        require_one_limit(name, within, window, ttl, unbounded or None)
+        require_one_limit(name, within, window, equal_windows or None, ttl, unbounded or None)
+        if equal_windows:
+            return join_of_equal_windows(self, other, name, options, how=how)
         if ttl is not None or unbounded:
             return updating_join(self, other, name, options, ttl=ttl, how=how)
         return join(self, other, name, options, within=within, window=window, how=how)
@@ -431,6 +470,36 @@ class Stream(Lookups):
         target = SinkNode(name, sink, rows.updates)
         self._pipeline.add(Node(rows.schema, (rows._from,), sink=target))  # noqa: SLF001
         return self._pipeline
+
+    def preview(
+        self,
+        n: int = ROWS_SHOWN,
+        *,
+        input_rows_max: int = INPUT_ROWS_MAX,
+        wait_max: Duration = "10 seconds",
+    ) -> pa.Table:
+        """Return the first ``n`` rows of this stream, without a store and without Spark.
+
+        The pipeline up to here runs in this process, with one worker; no sink of it is opened.
+        Each source counts as ended when it has given ``input_rows_max`` rows, or ``wait_max`` after
+        its first read, so the last windows may be incomplete. Paces of sources are left out.
+
+        Raises:
+            LaminarError: as ``Pipeline.run``; or no row came in time from operators still at work.
+        """
+        bounds = Bounds(n, input_rows_max, duration_ms(wait_max))
+        return previewed(self._pipeline.nodes, self._from, bounds)
+
+    def show(
+        self,
+        n: int = ROWS_SHOWN,
+        *,
+        input_rows_max: int = INPUT_ROWS_MAX,
+        wait_max: Duration = "10 seconds",
+    ) -> None:
+        """Print the first ``n`` rows of this stream; see ``preview``."""
+        rows = self.preview(n, input_rows_max=input_rows_max, wait_max=wait_max)
+        click.echo("\n".join(table_lines(rows)))
 
     def then(self, operator: OperatorSpec, by: Partitioning | None = None) -> "Stream":
         """Add an operator; ``by`` is how its rows are divided, if not like this stream's."""

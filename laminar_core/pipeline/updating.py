@@ -11,6 +11,7 @@ from laminar_core.operators.joins.side import JoinSide
 from laminar_core.operators.joins.updating import UpdatingJoin
 from laminar_core.operators.sort_keys import SortKey
 from laminar_core.operators.top_rows import TopRows
+from laminar_core.operators.weighted_top import WeightedTop
 from laminar_core.pipeline.joins import JoinOptions, event_time_of, sides_of
 from laminar_core.plan.plan import Keyed
 from laminar_core.records.paths import check_operator_id
@@ -107,12 +108,12 @@ def top_rows(  # noqa: PLR0913 - the options of KeyedStream.top
     check_operator_id(name)
     texts = (by,) if isinstance(by, str) else by
     order = tuple(SortKey.read(text, stream.schema) for text in texts)
+    kind = TopRows if stream.updates.mode == "append" else WeightedTop
     if ttl is None:
-        operator = TopRows(name, keys, count, order, rank)
-        return stream.then(operator, Keyed(keys)).timed(None)
+        return stream.then(kind(name, keys, count, order, rank), Keyed(keys)).timed(None)
     chosen = event_time_of(stream.event_time, time, f"the input of {name}")
     ttl_us = duration_us(ttl)
-    operator = TopRows(
+    operator = kind(
         name, keys, count, order, rank, time=chosen.name, ttl_us=ttl_us, lag_us=chosen.lag_us
     )
     return stream.then(operator, Keyed(keys)).timed(None)
@@ -127,7 +128,8 @@ def require_one_limit(name: str, *limits: object) -> None:
     if sum(limit is not None for limit in limits) > 1:
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
-            f"{name}: a join has one of within, window, ttl and unbounded, not several",
+            f"{name}: a join has one of within, window, equal_windows, ttl and unbounded, not"
+            " several",
         )
 
 

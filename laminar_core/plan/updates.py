@@ -60,14 +60,20 @@ class Updates:
         Raises:
             ConfigurationError: the message says what to do (INVALID_PIPELINE).
         """
-        if self.mode in modes_taken_by(operator):
+        takes = modes_taken_by(operator)
+        if self.mode in takes:
             return
         goes = self.mode == "retract"
         taken = "goes for one that comes" if goes else "replaces an earlier one for another row"
+        instead = "call .changes() on the stream of totals, or emit totals of windows"
+        if not goes and "retract" in takes:
+            instead = (
+                "call .to_retract() on it to take the earlier row back, or .changes() to take each"
+                " as a row of its own"
+            )
         raise ConfigurationError(
             ErrorCode.INVALID_PIPELINE,
-            f"{operator.operator_id} would take a row that {taken}: call .changes() on the stream"
-            " of totals, or emit totals of windows",
+            f"{operator.operator_id} would take a row that {taken}: {instead}",
         )
 
     def check(self, name: str, sink: Sink) -> None:

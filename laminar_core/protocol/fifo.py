@@ -91,9 +91,19 @@ class FifoChannel(Generic[T]):
         self._early: dict[int, T] = {}
 
     @property
+    def expected(self) -> int:
+        """The number of the first frame that has not arrived; all before it have."""
+        return self._next
+
+    @property
     def waiting(self) -> int:
         """The number of early frames that wait for a missing one."""
         return len(self._early)
+
+    @property
+    def early_numbers(self) -> tuple[int, ...]:
+        """The numbers of the frames that wait for a missing one, ascending."""
+        return tuple(sorted(self._early))
 
     def receive(self, generation: Generation, sequence: int, frame: T) -> Receipt[T]:
         """Take a frame from the transport and return the frames that are due, if any."""

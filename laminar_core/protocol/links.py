@@ -1,28 +1,34 @@
 """Watch the connections between a worker and its peers, and decide what a lost one means.
 
 Frames that were under way on a connection that breaks are lost, and a transport that connects again
-delivers only later ones. So a gap on a channel has two possible causes: a broken connection, which
-a restart heals, or a bug, which it does not. The transport counts connections, and the count tells
-the two apart.
+delivers only later ones. The channels send them again (``kept_frames.py``), but first both ends
+have to learn that something was lost. The transport counts connections. A worker that notices that
+a connection of a peer is new, or missing, calls the roll: every worker then marks each of its
+channels to the caller, so that the caller can ask for what it lacks, and repeats the credit. The
+caller does the same for its own channels, because a peer that lost frames to it may also have lost
+its call.
 
-A gap shows only when a later frame arrives. Behind the last frame of a channel, and behind the last
-credit, no frame follows. So a worker that notices a new connection of a peer calls the roll: every
-worker then sends one more numbered frame on each channel to the caller, and repeats the credit.
+The count is a second safeguard: a gap on a channel although no connection has ever broken is a bug,
+which sending again would hide.
 
-A connection that stays away is a failure, too: after ``DOWN_MAX_MS`` the generation ends.
+A connection that stays away is a failure, too: after ``down_max_ms`` the generation ends. The roll
+is called again and again meanwhile, so those that do not answer are those that are cut off.
 
 Invariants, checked by ``tests/protocol/test_links_model.py``:
 
 I1  Each connection beyond the first one of each peer is followed by a roll call.
-I2  Without a lost connection there is neither a roll call nor an overdue peer.
-I3  Fewer open connections than peers for longer than ``DOWN_MAX_MS`` is always reported.
+I2  Without a lost or missing connection there is neither a roll call nor an overdue peer.
+I3  Fewer open connections than peers for longer than ``down_max_ms`` is always reported.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-DOWN_MAX_MS = 30_000
-"""How long fewer connections than peers are tolerated."""
+LINK_DOWN_MAX_MS = 30_000
+"""How long fewer connections than peers are tolerated, unless the job says otherwise."""
+
+ROLL_CALL_INTERVAL_MS = 2_000
+"""Time between two roll calls while a connection is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +62,13 @@ class Overdue:
 class LinkWatch:
     """The connections to one worker in one generation. Pure; one thread calls it."""
 
-    def __init__(self, peers: Iterable[int]) -> None:
+    def __init__(self, peers: Iterable[int], down_max_ms: float = LINK_DOWN_MAX_MS) -> None:
         self._peers = frozenset(peers)
+        self._down_max_ms = down_max_ms
         self._established = len(self._peers)
         """Established connections that need no roll call any more."""
         self._down_since_ms: float | None = None
+        self._next_call_ms = 0.0
         self._heard: set[int] = set()
 
     def broken(self, seen: Connections) -> bool:
@@ -74,21 +82,27 @@ class LinkWatch:
 
     def turn(self, seen: Connections, now_ms: float) -> RollCall | Overdue | None:
         """Decide what to do now. ``seen`` counts all connections since the start."""
-        newly_down = self._watch(seen, now_ms)
-        if self._down_since_ms is not None and now_ms - self._down_since_ms > DOWN_MAX_MS:
+        missing = self._is_missing(seen, now_ms)
+        if self._down_since_ms is not None and now_ms - self._down_since_ms > self._down_max_ms:
             silent = self._peers - self._heard or self._peers
             return Overdue(now_ms - self._down_since_ms, tuple(sorted(silent)))
         renewed = seen.established > self._established
         self._established = max(self._established, seen.established)
-        return RollCall() if renewed or newly_down else None
+        return RollCall() if renewed or missing else None
 
-    def _watch(self, seen: Connections, now_ms: float) -> bool:
-        """Update the time since which a connection is missing; return whether one just broke."""
+    def _is_missing(self, seen: Connections, now_ms: float) -> bool:
+        """Return whether to call the roll because a connection is missing.
+
+        At the start all of them are missing for a moment, which is no loss.
+        """
         if seen.open >= len(self._peers):
             self._down_since_ms = None
             return False
-        if self._down_since_ms is not None:
+        if self._down_since_ms is None:
+            self._down_since_ms = now_ms
+            self._heard.clear()
+            self._next_call_ms = now_ms + (0 if self.broken(seen) else ROLL_CALL_INTERVAL_MS)
+        if now_ms < self._next_call_ms:
             return False
-        self._down_since_ms = now_ms
-        self._heard.clear()
-        return self.broken(seen)
+        self._next_call_ms = now_ms + ROLL_CALL_INTERVAL_MS
+        return True

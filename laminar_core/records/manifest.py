@@ -43,6 +43,7 @@ from laminar_core.records.record import (
 from laminar_core.records.savepoint_use import SavepointUse
 from laminar_core.records.seal import unseal
 from laminar_core.records.segment import SegmentRef, TableName, total_bytes, total_rows
+from laminar_core.records.spark_application import SparkApplication
 
 _MISSING_MAX = 1_000
 _NAMED_MAX = 20
@@ -361,7 +362,7 @@ class Owner(Record):
 class GenerationClaim(Attributed):
     """The claim by which a generation takes ownership of a job. Create-only; the newest wins."""
 
-    format_version: Literal[1, 2] = 2
+    format_version: Literal[1, 2, 3] = 3
     job: str
     generation: Positive
     owner: Owner
@@ -376,6 +377,17 @@ class GenerationClaim(Attributed):
         exclude_if=lambda policy: policy is None,
         description="Nobody asked to keep what this completes: the policy that applies to it.",
     )
+    spark: SparkApplication | None = Field(
+        default=None,
+        exclude_if=lambda application: application is None,
+        description="Whoever continues after the driver's death ends it. Since format 3.",
+    )
+
+    @model_validator(mode="after")
+    def _names_the_application_since_format_3(self) -> Self:
+        if self.spark is not None and self.format_version <= 2:  # noqa: PLR2004 - a format
+            raise ValueError("spark came with format 3")
+        return self
 
 
 class GenerationBase(Sealed):

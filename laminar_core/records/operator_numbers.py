@@ -29,6 +29,9 @@ class OperatorNumbers(BaseModel):
     share is largest, from 0 to 1."""
     queued_batches: int | None = None
     """Batches that wait at its inputs; None: its input comes from the same vertex."""
+    rows_expired: int = 0
+    """Rows and values of its state that went because of their time, in the job's whole history:
+    after their time to live, or, in joins bounded by time, when no partner could come any more."""
 
 
 def operators_of(progress: JsonObject) -> dict[str, OperatorNumbers]:

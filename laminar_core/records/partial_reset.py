@@ -1,5 +1,10 @@
 """A part of a pipeline that a generation begins anew, as the generation's base records it."""
 
+from typing import Annotated
+
+from pydantic import Field
+
+from laminar_core.records.limits import ITEMS_MAX
 from laminar_core.records.record import Many, Record
 
 
@@ -12,3 +17,8 @@ class PartialReset(Record):
 
     operators: Many[str]
     """Sources, operators and sinks: all that hangs together."""
+    positions: Annotated[dict[str, str], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=dict[str, str],
+        exclude_if=lambda positions: not positions,
+        description="Where sources are read from, other than from their beginning.",
+    )

@@ -101,6 +101,11 @@ def number_in(name: str) -> int | None:
     return used_number(match[1]) if match else None
 
 
+def is_part_name(name: str) -> bool:
+    """Return whether a name in the folder of a checkpoint is a state or in-flight file."""
+    return _PART.fullmatch(name) is not None
+
+
 def checkpoints_in(names: Iterable[str]) -> list[CheckpointId]:
     """Read the checkpoints that ``names`` begin with or are, ascending; others are left out."""
     numbers = (number_in(name) for name in names)
@@ -239,6 +244,15 @@ class JobPaths:
         return f"{self.damages}{padded(checkpoint_id)}.json"
 
     @property
+    def index(self) -> str:
+        """Folder of the index of checkpoints."""
+        return f"{self.job}/index/"
+
+    def index_block(self, number: int) -> str:
+        """Key of one block of the index; overwritten, and made from manifests."""
+        return f"{self.index}{padded(number)}.json"
+
+    @property
     def drills(self) -> str:
         """Folder with one record per restore drill."""
         return f"{self.job}/drills/"
@@ -333,7 +347,7 @@ class JobPaths:
         False
         """
         folder = f"{self._checkpoint(checkpoint_id)}/"
-        return key.startswith(folder) and _PART.fullmatch(key.removeprefix(folder)) is not None
+        return key.startswith(folder) and is_part_name(key.removeprefix(folder))
 
     def parts(self, checkpoint_id: CheckpointId) -> str:
         """Folder of the files written by the operators."""

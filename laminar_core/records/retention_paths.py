@@ -9,7 +9,7 @@ from typing import Literal
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.types import CheckpointId, Generation
-from laminar_core.records.paths import NAME_LENGTH_MAX, JobPaths, padded, used_number
+from laminar_core.records.paths import NAME_LENGTH_MAX, JobPaths, is_part_name, padded, used_number
 from laminar_core.records.staged import staged_generation
 
 Step = Literal["plan", "decision", "result"]
@@ -133,8 +133,7 @@ class RetentionPaths:
         checkpoint_id = CheckpointId(number)
         if match[2] in _RECORDS_OF_A_CHECKPOINT:
             return StoredName("record", checkpoint_id)
-        is_part = self.paths.is_part(checkpoint_id, key)
-        return StoredName("part" if is_part else "unknown", checkpoint_id)
+        return StoredName("part" if is_part_name(match[2]) else "unknown", checkpoint_id)
 
     def _step(self, number: int, step: Step) -> str:
         return f"{self.retention}{padded(number)}.{step}.json"

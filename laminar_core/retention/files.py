@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from laminar_core.protocol.types import CheckpointId
+from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.retention.facts import (
     Completed,
     FileVerdict,
@@ -49,6 +49,8 @@ class _Names:
     """They stay, and what they name is unknown."""
     uncommitted: Mapping[str, list[CheckpointId]]
     """The checkpoints that commit a staged file, and have no commit record."""
+    incomplete: Mapping[CheckpointId, Generation | None]
+    """The attempts without a manifest, and who reserved them."""
 
     @classmethod
     def of(cls, facts: RetentionFacts, deleted: AbstractSet[CheckpointId]) -> "_Names":
@@ -58,10 +60,10 @@ class _Names:
         for checkpoint in sorted(facts.checkpoints, key=lambda c: c.checkpoint_id):
             if not isinstance(checkpoint, Completed):
                 continue
-            for path in checkpoint.files:
-                if checkpoint.checkpoint_id in deleted:
-                    going[path] = checkpoint.checkpoint_id
-                else:
+            if checkpoint.checkpoint_id in deleted:
+                going.update(dict.fromkeys(checkpoint.files, checkpoint.checkpoint_id))
+            else:
+                for path in checkpoint.files:
                     staying.setdefault(path, []).append(checkpoint.checkpoint_id)
             if checkpoint.checkpoint_id not in facts.committed:
                 for path in checkpoint.staged:
@@ -71,15 +73,18 @@ class _Names:
             for c in facts.checkpoints
             if isinstance(c, Unreadable) and c.checkpoint_id not in deleted
         )
-        return cls(staying, going, tuple(unknown), uncommitted)
+        incomplete = {
+            c.checkpoint_id: c.generation for c in facts.checkpoints if isinstance(c, Incomplete)
+        }
+        return cls(staying, going, tuple(unknown), uncommitted, incomplete)
 
 
 def _judge_file(
     view: View, file: StoredFile, names: _Names, deleted: AbstractSet[CheckpointId]
 ) -> FileVerdict:
-    keep = FileVerdict(file.path, "keep", "", file.size_bytes)
     if users := names.staying.get(file.path):
-        return _because(keep, f"checkpoint {_listed(users)} needs it")
+        reason = f"checkpoint {_listed(users)} needs it"
+        return FileVerdict(file.path, "keep", reason, file.size_bytes)
     match file.kind:
         case "unknown":
             return FileVerdict(file.path, "report", "not a name of Laminar's", file.size_bytes)
@@ -95,19 +100,20 @@ def _judge_file(
             if file.path in names.going:
                 # Later checkpoints carried it along, and its own one went before them.
                 return _judge_shared(view, file, names)
-            return _judge_part(view, file, file.checkpoint_id)
+            return _judge_part(view, file, file.checkpoint_id, names)
 
 
 def _judge_shared(view: View, file: StoredFile, names: _Names) -> FileVerdict:
-    keep = FileVerdict(file.path, "keep", "", file.size_bytes)
     if names.unreadable_ids:
         unknown = _listed(names.unreadable_ids)
-        return _because(keep, f"checkpoint {unknown} may need it, its manifest is unreadable")
+        reason = f"checkpoint {unknown} may need it, its manifest is unreadable"
+        return FileVerdict(file.path, "keep", reason, file.size_bytes)
     if (last := names.going.get(file.path)) is not None:
         reason = f"deleted with checkpoint {last}, the last that names it"
         return FileVerdict(file.path, "delete", reason, file.size_bytes, last)
     if not is_over(view.facts, file.generation):
-        return _because(keep, f"generation {file.generation} may still name it")
+        reason = f"generation {file.generation} may still name it"
+        return FileVerdict(file.path, "keep", reason, file.size_bytes)
     return _judge_left_over(
         view, file, f"of generation {file.generation}, and no manifest names it"
     )
@@ -127,15 +133,14 @@ def _judge_staged(view: View, file: StoredFile, names: _Names) -> FileVerdict:
     return _judge_left_over(view, file, reason)
 
 
-def _judge_part(view: View, file: StoredFile, checkpoint_id: CheckpointId) -> FileVerdict:
+def _judge_part(
+    view: View, file: StoredFile, checkpoint_id: CheckpointId, names: _Names
+) -> FileVerdict:
     """A file in the folder of a checkpoint that does not go, and named by none that stays."""
-    incomplete = {
-        c.checkpoint_id: c.generation for c in view.facts.checkpoints if isinstance(c, Incomplete)
-    }
-    if checkpoint_id not in incomplete:
+    if checkpoint_id not in names.incomplete:
         reason = f"checkpoint {checkpoint_id} stays and does not name it"
         return FileVerdict(file.path, "report", reason, file.size_bytes)
-    generation = incomplete[checkpoint_id]
+    generation = names.incomplete[checkpoint_id]
     if generation is None:
         reason = f"no record says which generation tried checkpoint {checkpoint_id}"
         return FileVerdict(file.path, "report", reason, file.size_bytes)

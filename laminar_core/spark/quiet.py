@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_OPTIONS = "spark.driver.extraJavaOptions"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_LEVEL = "spark.log.level"
 _CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 _CHATTER = re.compile(
@@ -33,11 +33,11 @@ def without_logging(conf: Mapping[str, str]) -> dict[str, str]:
 
     Executors are unchanged: they log into files.
     """
-    options = conf.get(_OPTIONS, "")
+    options = conf.get(JAVA_OPTIONS, "")
     if "log4j" in options or _LOG_LEVEL in conf:
         return dict(conf)
     configured = f"{options} -Dlog4j2.configurationFile={_CONFIGURATION.as_uri()}"
-    return {**conf, _OPTIONS: configured.strip()}
+    return {**conf, JAVA_OPTIONS: configured.strip()}
 
 
 @contextmanager

@@ -8,20 +8,27 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
+from laminar_core.spark.class_archive import with_archive
 from laminar_core.spark.jvm import ensure_java
-from laminar_core.spark.quiet import without_chatter, without_logging
+from laminar_core.spark.quiet import JAVA_OPTIONS, without_chatter, without_logging
+from laminar_core.spark.shipping import DAEMON, ship
 from laminar_core.store.audit_key import key_kept_private
 
+FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A driver of its own only schedules: a JVM that starts fast is better than one that peaks high."""
+
 _DEFAULTS = {
+    JAVA_OPTIONS: FAST_START,
     "spark.python.daemon.module": "laminar_core.spark.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -36,19 +43,23 @@ def open_session(
     conf: Mapping[str, str] | None = None,
     *,
     show_logs: bool = False,
+    shipped: Iterable[Path] | None = None,
 ) -> SparkSession:
     """Start Spark with Laminar's defaults; ``conf`` wins over them.
+
+    ``shipped`` sends Laminar, and the modules that are loaded from these folders, to the executors.
 
     Spark logs nothing unless ``conf`` sets its logging up, or ``show_logs`` leaves it alone.
 
     Raises:
         ConfigurationError: there is no usable Java, or Spark does not start.
     """
-    ensure_java()
+    java_home = ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    settings = {**_DEFAULTS, **(conf or {})}
+    defaults = _DEFAULTS if shipped is None else {**_DEFAULTS, **DAEMON}
+    settings = with_archive({**defaults, **(conf or {})}, java_home)
     if not show_logs:
         settings = without_logging(settings)
     builder = SparkSession.builder.master(master).appName(app_name)
@@ -57,7 +68,12 @@ def open_session(
     try:
         with nullcontext() if show_logs else without_chatter():
             _start_jvm({**settings, "spark.master": master, "spark.app.name": app_name})
-            return builder.getOrCreate()
+            spark = builder.getOrCreate()
+            if shipped is not None:
+                ship(spark, shipped)
+            return spark
+    except LaminarError:
+        raise
     except Exception as error:
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION, f"Spark did not start on {master}: {_why(error)}"

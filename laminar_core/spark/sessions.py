@@ -40,6 +40,14 @@ class Session(Protocol):
         """
         ...
 
+    def renew(self) -> None:
+        """Give a session up that runs nothing, and open another one; not a user's session.
+
+        Raises:
+            JobFailedError: no other one could be opened.
+        """
+        ...
+
 
 class GivenSession:
     """A session of the user's program. Laminar neither opens nor ends it."""
@@ -61,6 +69,9 @@ class GivenSession:
                 "the Spark session of the program is lost: start the program again",
             )
         return self.spark
+
+    def renew(self) -> None:
+        """Keep the session: the program may use it otherwise."""
 
 
 class OwnSession:
@@ -92,14 +103,26 @@ class OwnSession:
         Raises:
             JobFailedError: it is lost, and Spark did not start again; it may do so later.
         """
-        if not gateway.is_lost(self.spark):
-            return self.spark
+        if gateway.is_lost(self.spark):
+            self._open_another()
+        return self.spark
+
+    def renew(self) -> None:
+        """Open another session in place of this one, where it can be replaced.
+
+        Raises:
+            JobFailedError: Spark did not start again; it may do so later.
+        """
+        if self.can_be_renewed:
+            gateway.stop(self.spark, STOP_MAX_S)
+            self._open_another()
+
+    def _open_another(self) -> None:
         gateway.forget()
         try:
             self.spark = self._open()
         except LaminarError as error:  # What was possible at the start is not refused now.
             raise JobFailedError(ErrorCode.SPARK_LOST, f"Spark is lost: {error}") from error
-        return self.spark
 
     def __enter__(self) -> Self:
         """Return the object itself."""

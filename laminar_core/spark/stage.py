@@ -7,13 +7,12 @@ UI. Rows come back only at the end, one per batch that a sink collected, as Arro
 # PySpark has no public name for its Java context.
 # pyright: reportPrivateUsage=false
 
-import os
-import re
 import signal
 from collections.abc import Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -24,9 +23,11 @@ from laminar_core.driver.checkpointing import CoordinatorParts
 from laminar_core.driver.coordinator_thread import CoordinatorThread
 from laminar_core.driver.events import JobEvent, NotEncrypted
 from laminar_core.driver.execution import Collected
+from laminar_core.driver.left_applications import ApplicationEnding
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.errors import ErrorCode, JobFailedError, LaminarError
 from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.link.addresses import Listening, bare
 from laminar_core.link.messages import ToCoordinator, ToWorker
 from laminar_core.link.reliable_delivery import ControlEnd
 from laminar_core.link.transport import (
@@ -35,25 +36,33 @@ from laminar_core.link.transport import (
     ZmqWorkerTransport,
 )
 from laminar_core.records.manifest import Owner
+from laminar_core.records.spark_application import SparkApplication
+from laminar_core.spark.applications import application_of, end_application, setting_of
 from laminar_core.spark.conditions import (
     RELEVANT,
-    SparkFacts,
     refuse_connect,
+    refuse_unreachable,
     refuse_unsuitable,
     require_encryption,
     unprotected,
 )
+from laminar_core.spark.facts import SparkFacts
+from laminar_core.spark.failures import reason_of
 from laminar_core.spark.gateway import answer_of, in_background, is_lost, lost_if_silent, spark_lost
+from laminar_core.spark.memory import refuse_little_memory
 from laminar_core.spark.sessions import Session
+from laminar_core.spark.slot_wait import SlotWait
+from laminar_core.spark.standalone import cores_line
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.owner import this_process
 from laminar_core.worker.deployment import Deployment
-from laminar_core.worker.life import living
-from laminar_core.worker.snapshots import background_threads
-from laminar_core.worker.worker import Worker, failure
+from laminar_core.worker.imports import import_problem, not_importable
+from laminar_core.worker.running import run_worker
+from laminar_core.worker.worker import failure
 
 SLOTS_ANSWER_MAX_S = 10.0
 """A JVM that does not answer is found out by others."""
+
 
 OUTPUT_DDL = "sink string, batch binary"
 _OUTPUT_SCHEMA = pa.schema([("sink", pa.string()), ("batch", pa.binary())])
@@ -72,30 +81,14 @@ class WorkerTask:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act on.
         context = BarrierTaskContext.get()
         index = context.partitionId()
-        host = context.getTaskInfos()[index].address.rpartition(":")[0]
+        host = bare(context.getTaskInfos()[index].address.rpartition(":")[0])
         transport = ZmqWorkerTransport(self.deployment.address, index, host)
         try:
-            yield from self._work(index, host, transport)
+            store = self._store(index, transport)
+            for sink, batch in run_worker(self.deployment, index, host, transport, store):
+                yield _output(sink, batch)
         finally:
             transport.close()
-
-    def _work(
-        self, index: int, host: str, transport: ZmqWorkerTransport
-    ) -> Iterator[pa.RecordBatch]:
-        store = self._store(index, transport)
-        with background_threads() as threads:
-            worker = Worker(self.deployment, index, transport, store, threads, SystemClock())
-            try:
-                worker.start(host)
-                worker.register(os.getpid(), host)
-                with living(worker.signs):
-                    for sink, batch in worker.run():
-                        yield _output(sink, batch)
-            except Exception as error:
-                worker.failed(error)
-                raise
-            finally:
-                worker.close()
 
     def _store(self, index: int, transport: ZmqWorkerTransport) -> CheckpointStore:
         """Open the store, or tell the coordinator why this machine cannot."""
@@ -128,17 +121,37 @@ class SparkCluster:
         clock: Clock,
         *,
         encryption_required: bool = False,
+        listening: Listening | None = None,
+        state_memory_bytes: int = 0,
     ) -> None:
         self._session = session
         self._transport: TransportKind | Literal["auto"] = transport
         self._clock = clock
         self._encryption_required = encryption_required
+        self._listening = listening or Listening()
+        self._state_memory_bytes = state_memory_bytes
+        self._newest_stage: SparkStage | None = None
+        self._had_slots = False
         with lost_if_silent():
             self._facts = facts_of(session.spark)
 
     def identify(self) -> Owner:
         """Return the identity of this process."""
         return this_process()
+
+    def application(self) -> SparkApplication | None:
+        """Return the application of the live session; None without a cluster, or if it is lost.
+
+        A lost session is opened again now, so that the next claim names the new application.
+        """
+        with suppress(LaminarError):  # The start of the next generation reports it.
+            return application_of(self._session.live(), self._facts.master)
+        return None
+
+    def end_application(self, application: SparkApplication) -> ApplicationEnding:
+        """Ask the cluster manager of this session to end an application of an earlier driver."""
+        spark, user = self._session.spark, self.identify().user
+        return end_application(application, self.application(), partial(setting_of, spark), user)
 
     @property
     def can_be_renewed(self) -> bool:
@@ -151,6 +164,9 @@ class SparkCluster:
         On a cluster slots may still come.
         """
         refuse_unsuitable(replace(self._facts, slots=self.slots), parallelism)
+        refuse_little_memory(self._facts, self._state_memory_bytes)
+        if not self._facts.on_one_host and self._transport != "ipc":
+            refuse_unreachable(self._facts, self._listening)
         if self._encryption_required:
             require_encryption(self._facts, self._transport)
         missing = () if self._transport == "tcp" else unprotected(self._facts)
@@ -161,22 +177,56 @@ class SparkCluster:
         """The number of tasks that Spark can run at once now; None if unknown."""
         return slots_of(self._session.spark)
 
+    @property
+    def slot_holders(self) -> str:
+        """Who holds the cores of a standalone cluster; empty if unknown."""
+        spark = self._session.spark
+        own_id = answer_of(
+            lambda: spark.sparkContext.applicationId, "laminar-id", SLOTS_ANSWER_MAX_S
+        )
+        return cores_line(self._facts, own_id or "")
+
     def start_coordinator(
         self, parts: CoordinatorParts, listener: IsolatedListener
     ) -> CoordinatorThread:
         """Bind its socket and start its thread; Spark is started anew if it is lost."""
+        if self._is_forgotten():
+            self._session.renew()
+            self._newest_stage, self._had_slots = None, False
         spark = self._session.live()
         kind = self._transport
         if kind == "auto":
             kind = "ipc" if self._facts.on_one_host else "curve"
         with lost_if_silent():
             host = str(spark.conf.get("spark.driver.host"))
-        transport = CoordinatorTransport(kind, host, parts.identity.parallelism)
+            bind_address = spark.conf.get("spark.driver.bindAddress", None)
+        transport = CoordinatorTransport(
+            kind,
+            bare(host),
+            parts.identity.parallelism,
+            self._listening.on_driver(host, bind_address),
+            self._listening,
+        )
         return CoordinatorThread(parts, transport, self._clock, listener)
 
     def submit(self, deployment: Deployment) -> "SparkStage":
         """Run the workers as a stage of their own."""
-        return SparkStage(self._session.spark, deployment)
+        self._newest_stage = SparkStage(self._session.spark, deployment)
+        return self._newest_stage
+
+    def _is_forgotten(self) -> bool:
+        """Return whether the master no longer knows this application.
+
+        A standalone master without recovery that is started again makes its workers end the
+        executors of applications from before, and Spark does not register them with it. Such an
+        application had its slots, and has fewer for the whole time of a start. If others have them,
+        it cannot use those that it holds either.
+        """
+        if self._newest_stage is None or not self._facts.master.startswith("spark://"):
+            return False
+        slots = self._newest_stage.slots
+        self._had_slots = self._had_slots or slots.most >= slots.needed
+        return self._had_slots and slots.newest is not None and slots.newest < slots.needed
 
     def wait(self, futures: Collection[Future[Any]], timeout_ms: float | None = None) -> None:
         """Wait until one of the futures is done, or the time is over."""
@@ -219,12 +269,14 @@ class SparkStage:
     def __init__(self, spark: SparkSession, deployment: Deployment) -> None:
         self._spark = spark
         self._tag = f"laminar-{deployment.job}-{deployment.generation}"
+        self.slots = SlotWait(lambda: slots_of(spark), deployment.parallelism)
         executor = ThreadPoolExecutor(1, "laminar-stage")
         self.ended: Future[Collected] = executor.submit(self._run, deployment)
         executor.shutdown(wait=False)
 
     def interrupt(self) -> None:
-        """Make Spark kill what is left of it."""
+        """Make Spark kill what is left of it; a stage that waits for slots is not submitted."""
+        self.slots.cancel()
         in_background(self._interrupt, "laminar-interrupt")
 
     def _interrupt(self) -> None:
@@ -232,13 +284,20 @@ class SparkStage:
             self._spark.interruptTag(self._tag)
 
     def _run(self, deployment: Deployment) -> Collected:
+        if not self.slots.wait():
+            reason = f"Spark has {self.slots.newest} task slots for {self.slots.needed} workers"
+            raise JobFailedError(ErrorCode.NOT_ENOUGH_SLOTS, reason)
         try:
             self._spark.addTag(self._tag)
             rows = self._collect(deployment)
         except Exception as error:
             if is_lost(self._spark):
                 raise spark_lost(error) from error
-            raise JobFailedError(ErrorCode.WORKER_LOST, _why_lost(error)) from error
+            if (problem := import_problem(str(error))) is not None:
+                raise not_importable(problem) from error
+            raise JobFailedError(
+                ErrorCode.WORKER_LOST, f"a worker died: {reason_of(error)}"
+            ) from error
         finally:
             with suppress(Exception):  # The session may be gone; there is nothing left to tag.
                 self._spark.removeTag(self._tag)
@@ -252,19 +311,3 @@ class SparkStage:
     def _collect(self, deployment: Deployment) -> pa.Table:
         tasks = self._spark.range(0, deployment.parallelism, 1, deployment.parallelism)
         return tasks.mapInArrow(WorkerTask(deployment), OUTPUT_DDL, barrier=True).toArrow()
-
-
-_INFORMATIVE = (
-    re.compile("exited unexpectedly|ExecutorLostFailure"),
-    re.compile(
-        r"^(?!org\.|java\.|py4j\.|pyspark\.)[\w.]*(Error|Exception): "
-    ),  # Python's own words.
-    re.compile("^Caused by: "),
-)
-
-
-def _why_lost(error: Exception) -> str:
-    """Return the most informative line of Spark's report; the rest is in Spark's own log."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    informative = [line for sign in _INFORMATIVE for line in lines if sign.search(line)]
-    return f"a worker died: {(informative or lines or [type(error).__name__])[0][:300]}"

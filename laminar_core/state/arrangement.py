@@ -5,6 +5,8 @@ when the older has at most twice the rows of the newer, so there are few runs an
 a logarithmic number of times. A run is rewritten when about half of its rows have expired. So at
 most about as many expired rows are held as living ones, and no row is looked at for each watermark.
 
+With a backend on disk the rows of large runs are there, see ``kept_rows``.
+
 A snapshot pins the runs, which are never changed but for their marks. The changes since the last
 cut are the runs since then, so runs from before and after a cut are not merged until the next cut.
 Whether a row has had a partner is a mark in memory: it is looked up with each match. In a
@@ -16,12 +18,13 @@ Source: the merging of LSM trees; the arrangements of differential dataflow (McS
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers
+from laminar_core.state.chunks import Shelf
+from laminar_core.state.kept_rows import Room, groups_of, hash_ranges
 from laminar_core.state.named_tables import WEIGHT, added_up
 from laminar_core.state.rows_layout import MATCHED, WEIGHT_TYPE, RowsLayout
 from laminar_core.state.runs import (
@@ -35,6 +38,7 @@ from laminar_core.state.runs import (
     living,
     matches,
     most_candidates,
+    put_away,
     upper_halves,
 )
 from laminar_core.state.window_layout import KEY_GROUP
@@ -42,11 +46,10 @@ from laminar_core.state.window_layout import KEY_GROUP
 _SIZE_RATIO = 2
 JOINED_BYTES_MAX = 128 * 1024 * 1024
 """Larger runs are not merged: that would block the worker."""
+UNPROBED_ROWS_MAX = 65_536
+"""Larger runs are not merged where nothing is probed: nothing would be faster."""
 CANDIDATES_MAX = 2 * 1024 * 1024
 """Candidates of rows that are probed at once: about 0.2 s, if all of them are pairs."""
-TABLE_BYTES_MAX = 16 * 1024 * 1024
-"""About the size of the tables of a snapshot."""
-_HALF_BITS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,27 +104,25 @@ class PinnedRuns:
         ]
         row_bytes = max((p.run.rows.nbytes // len(p.run) for p in parts), default=0)
         size_bytes = row_bytes * sum(len(part.positions) for part in parts)
-        ranges = min(max(1, -(-size_bytes // TABLE_BYTES_MAX)), max_parallelism)
-        bounds = [-(-max_parallelism * n // ranges) for n in range(ranges + 1)]
-        uppers = [-(-(bound << _HALF_BITS) // max_parallelism) for bound in bounds]
-        for first, stop in pairwise(uppers):
+        for first, stop in hash_ranges(size_bytes, max_parallelism):
             slices = [part.slice(first, stop) for part in parts]
             if slices := [part for part in slices if len(part.positions)]:
-                yield self._stored(slices, max_parallelism)
+                stored = self._stored(slices, max_parallelism)
+                if stored.num_rows:  # Rows with weights can add up to none.
+                    yield stored
 
     def _stored(self, parts: Sequence[_PinnedRun], max_parallelism: int) -> pa.Table:
         schema = self.layout.stored_schema
         rows = pa.concat_tables([Picked(part.run, part.positions).table() for part in parts])
         upper = np.concatenate([part.run.upper[part.positions] for part in parts])
-        group = (upper.astype(np.uint64) * np.uint64(max_parallelism)) >> np.uint64(_HALF_BITS)
-        columns = [pa.array(group.astype(np.int32)), *rows.columns]
+        columns = [pa.array(groups_of(upper, max_parallelism)), *rows.columns]
         if self.layout.is_marked:
             marks = np.concatenate([part.marks[part.positions] for part in parts])
             weights = np.repeat([part.weight for part in parts], [len(p.positions) for p in parts])
             columns += [pa.array(marks), pa.array(weights, WEIGHT_TYPE)]
         stored = pa.Table.from_arrays(columns, schema=schema)
         if WEIGHT in schema.names:  # One form, so that a state and its copy have equal rows.
-            stored = added_up(stored)
+            stored = added_up(stored.combine_chunks())
         order = np.argsort(stored.column(KEY_GROUP).to_numpy().astype(np.uint16), kind="stable")
         return stored.take(pa.array(order))
 
@@ -130,16 +131,37 @@ class Arrangement:
     """One table of state of one subtask.
 
     Several runs can be merged or rewritten at once, but only by ``add`` and ``expire``.
+
+    ``is_probed``: whether ``probe`` is called. If not, large runs are not merged.
     """
 
-    def __init__(self, layout: RowsLayout) -> None:
+    def __init__(
+        self, layout: RowsLayout, shelf: Shelf | None = None, *, is_probed: bool = True
+    ) -> None:
         self.layout = layout
+        self._is_probed = is_probed
+        self._room = Room(layout.schema, shelf)
         self._runs: list[Run] = []
         self._settled = 0
         """Number of runs from before the last cut."""
         self._is_tidy = True
         """Whether those runs need no more merging."""
         self._expired_us: int | None = None
+        self._dropped_count = 0
+        """Number of rows that had expired and are not in memory any more."""
+
+    @property
+    def expired_row_count(self) -> int:
+        """Number of rows that have expired since the start, whether they are dropped or not.
+
+        It is the same whenever they are dropped. All rows are looked at, so ask now and then, and
+        not for each watermark.
+        """
+        assert not self.layout.has_weights, "rows that cancel each other do not expire"
+        gone = self._dropped_count
+        if self._expired_us is not None:
+            gone += sum(int((run.expires_us <= self._expired_us).sum()) for run in self._runs)
+        return gone
 
     @property
     def row_count(self) -> int:
@@ -169,18 +191,26 @@ class Arrangement:
             self._is_tidy = True
         self._runs.append(run)
         self._tidy(self._settled)
+        for at in self._room.overfull([run.rows for run in self._runs]):
+            self._runs[at] = put_away(self._runs[at], self._room)
 
     def probe(
-        self, probing: Run, keys: Sequence[str], bounds: Bounds | None = None
+        self,
+        probing: Run,
+        keys: Sequence[str],
+        bounds: Bounds | None = None,
+        *,
+        null_is_key: bool = False,
     ) -> Iterator[Matches]:
         """Yield all pairs of a row of ``probing`` and a row held, in pieces.
 
-        ``keys``: the columns of ``probing`` that are compared with this layout's keys. Nothing may
-        be added or expired meanwhile.
+        ``keys``: the columns of ``probing`` that are compared with this layout's keys.
+        ``null_is_key``: null equals null; otherwise it equals nothing. Nothing may be added or
+        expired meanwhile.
         """
         pairs = list(zip(keys, self.layout.keys, strict=True))
         for run in self._runs:
-            yield from matches(probing, run, pairs, bounds)
+            yield from matches(probing, run, pairs, bounds, null_is_key=null_is_key)
 
     def rows_at_once(self, rows: pa.RecordBatch, keys: Sequence[str]) -> int:
         """Return how many rows, from the first one on, to probe at once: at least 1.
@@ -251,11 +281,11 @@ class Arrangement:
         self._runs, self._settled = [*settled, *fresh], len(settled)
 
     def restore(self, rows: pa.Table, times_us: Integers) -> None:
-        """Start from rows of the stored schema that were put together.
+        """Start from rows of the stored schema that were put together, or from one part of them.
 
         To ``take_changes`` all of it is new.
         """
-        assert not self._runs, "restore comes before any row"
+        assert not self._settled, "restore comes before any cut"
         names = self.layout.schema.names
         if not self.layout.is_marked:
             self.add(self.arranged(rows.select(names), times_us))
@@ -304,21 +334,30 @@ class Arrangement:
             yield _PinnedRun(run, run.stored_marks, -1, rows)
             yield _PinnedRun(run, run.marks.copy(), 1, rows)
 
+    def _joined(self, runs: Sequence[Run]) -> Run:
+        run = joined(runs, self.layout, self._expired_us, self._room)
+        self._dropped_count += sum(len(one) for one in runs) - len(run)
+        return run
+
     def _unexpired(self, runs: Sequence[Run], expired_us: int) -> list[Run]:
         """Drop the runs that have expired, and rewrite those that have by half."""
         kept = [run for run in runs if expired_us < run.last_us]
-        rewritten = [
-            run if expired_us < run.half_us else joined([run], self.layout, expired_us)
-            for run in kept
-        ]
+        self._dropped_count += sum(len(run) for run in runs) - sum(len(run) for run in kept)
+        rewritten = [run if expired_us < run.half_us else self._joined([run]) for run in kept]
         return [run for run in rewritten if len(run)]
 
     def _tidy(self, oldest: int) -> int:
         """Let neighbours from ``oldest`` on become one where they are alike; count all runs."""
         for at in range(len(self._runs) - 2, oldest - 1, -1):
             both = self._runs[at : at + 2]
-            size_bytes = sum(run.rows.nbytes for run in both)
-            if len(both[0]) <= _SIZE_RATIO * len(both[-1]) and size_bytes <= JOINED_BYTES_MAX:
-                run = joined(both, self.layout, self._expired_us)
+            if self._are_to_join(*both):
+                run = self._joined(both)
                 self._runs[at : at + 2] = [run] if len(run) else []
         return len(self._runs)
+
+    def _are_to_join(self, older: Run, newer: Run) -> bool:
+        if len(older) > _SIZE_RATIO * len(newer):
+            return False
+        if not self._is_probed and len(older) + len(newer) > UNPROBED_ROWS_MAX:
+            return False
+        return older.rows.nbytes + newer.rows.nbytes <= JOINED_BYTES_MAX

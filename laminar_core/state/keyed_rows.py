@@ -6,13 +6,17 @@ dead. Tables of the log are immutable. Two neighbours are merged without their d
 older has at most twice the rows of the newer. So there are few tables, each row is copied a
 logarithmic number of times, and dead rows never greatly outnumber living ones.
 
-Snapshots pin the tables and copy the place of each key's row. The changes since the last cut are
-the end of the log, so tables from before and after a cut are not merged until the next cut.
+With a backend on disk the rows of large tables are there, in the order of their keys' hashes, see
+``kept_rows``. In memory are about 60 bytes a key: its hash, its number, and the place of its row.
+
+Snapshots pin the tables, and find out later which rows of them were living: the newest of each key.
+The changes since the last cut are the end of the log, so tables from before and after a cut are not
+merged until the next cut.
 
 Source: the log of Bitcask and the merging of LSM trees, without the disk.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,8 +29,20 @@ from laminar_core.aggregates.group_keys import flat_keys
 from laminar_core.aggregates.grouping import Reduction, group
 from laminar_core.aggregates.key_index import MISSING, KeyIndex
 from laminar_core.aggregates.row_groups import Integers, as_array
-from laminar_core.codec.key_groups import key_groups_of
 from laminar_core.codec.stable_hash import UInt64Array, hash_columns
+from laminar_core.state.chunks import Chunk, Shelf
+from laminar_core.state.kept_rows import (
+    Room,
+    Rows,
+    groups_of,
+    hash_order,
+    hash_ranges,
+    in_pieces,
+    is_held,
+    rows_per_block,
+    taken,
+    upper_halves,
+)
 from laminar_core.state.window_state import KEY_GROUP
 
 _SIZE_RATIO = 2
@@ -57,11 +73,11 @@ class _Part:
     """
 
     first: int
-    table: pa.Table
+    rows: Rows
     keys: Integers
 
     def living(self, row_of_key: Integers) -> Integers:
-        """Positions in the table of the rows that are the newest of their key."""
+        """Positions in the part of the rows that are the newest of their key."""
         return np.flatnonzero(
             row_of_key[self.keys] == np.arange(self.first, self.first + len(self.keys))
         )
@@ -72,18 +88,32 @@ class PinnedRows:
     """Rows as they were at a cut; reading them changes nothing."""
 
     parts: tuple[_Part, ...]
-    row_of_key: Integers
+    hashes: UInt64Array
     layout: RowLayout
 
-    def stored_table(self, max_parallelism: int) -> pa.Table:
-        """Build the table of a checkpoint: the living rows, sorted by key group."""
-        layout = self.layout
-        living = [part.table.take(pa.array(part.living(self.row_of_key))) for part in self.parts]
-        rows = pa.concat_tables([layout.schema.empty_table(), *living]).combine_chunks()
-        groups = [key_groups_of(b, layout.keys, max_parallelism) for b in rows.to_batches()]
-        key_group = np.concatenate([np.empty(0, np.int32), *groups]).astype(np.int32)
-        stored = rows.add_column(0, layout.stored_schema.field(KEY_GROUP), [pa.array(key_group)])
-        return stored.take(pa.array(np.argsort(key_group, kind="stable")))
+    def stored_tables(self, max_parallelism: int) -> Iterator[pa.Table]:
+        """Yield the tables of a checkpoint: the living rows, sorted by the hash of their key.
+
+        Shapes: the key groups of each table are below the next one's. None is empty.
+        """
+        rows, keys = _living_of(self.parts, self._row_of_key())
+        upper = upper_halves(self.hashes[keys])
+        order = hash_order(upper)
+        rows, upper = rows[order], upper[order]
+        row_bytes = max((part.rows.nbytes // len(part.keys) for part in self.parts), default=0)
+        for first, stop in hash_ranges(row_bytes * len(rows), max_parallelism):
+            some = slice(*np.searchsorted(upper, [first, stop]))
+            if some.start < some.stop:
+                groups = pa.array(groups_of(upper[some], max_parallelism))
+                table = rows_at(rows[some], self.parts, self.layout.schema).combine_chunks()
+                yield table.add_column(0, self.layout.stored_schema.field(KEY_GROUP), [groups])
+
+    def _row_of_key(self) -> Integers:
+        """Return the newest row of each key in these parts, and ``MISSING`` of other keys."""
+        row_of_key = np.full(len(self.hashes), MISSING)
+        for part in self.parts:
+            row_of_key[part.keys] = np.arange(part.first, part.first + len(part.keys))
+        return row_of_key
 
 
 class Kept(Protocol):
@@ -97,8 +127,9 @@ class Kept(Protocol):
 class KeyedRows:
     """The rows of one subtask's keys."""
 
-    def __init__(self, layout: RowLayout) -> None:
+    def __init__(self, layout: RowLayout, shelf: Shelf | None = None) -> None:
         self._layout = layout
+        self._room = Room(layout.schema, shelf)
         self._index = KeyIndex()
         self._row_of_key = np.empty(0, np.int64)
         self._parts: list[_Part] = []
@@ -146,33 +177,30 @@ class KeyedRows:
 
     def replace(self, rows: pa.Table) -> None:
         """Take rows, each of another key, in place of those that their keys have."""
-        numbers = self._find(rows, self._hashes_of(rows))
+        self.put(rows, self._find(rows, self._hashes_of(rows)))
+
+    def put(self, rows: pa.Table, numbers: Integers) -> None:
+        """Take rows, each of another key, in place of those of the keys with these numbers.
+
+        ``MISSING``: the key has none yet.
+        """
         missing = np.flatnonzero(numbers == MISSING)
+        numbers = numbers.copy()
         numbers[missing] = self._add(rows.take(pa.array(missing)))
         self._append(rows, numbers)
 
-    def matching(self, keys: pa.Table) -> pa.Table:
-        """Return the rows of those keys that have one; each once, in no particular order.
+    def numbers_of(self, keys: Sequence[pa.ChunkedArray]) -> Integers:
+        """Return the number of each key that has a row, from 0 on, and ``MISSING`` of the others.
 
-        Shapes: ``keys`` has the key columns of the layout; keys may repeat.
+        A number is valid until the next ``forget``. Shapes: a column for each key of the layout;
+        keys may repeat.
         """
-        known = np.unique(self._find(keys, self._hashes_of(keys)))
-        return self._rows_of(known[known != MISSING])
+        rows = pa.Table.from_arrays(list(keys), list(self._layout.keys))
+        return self._find(rows, self._hashes_of(rows))
 
-    def retained(self, stays: Callable[[pa.Table], np.ndarray]) -> "KeyedRows":
-        """Return the rows of the keys whose row stays; the work is in proportion to all keys.
-
-        To ``take_changes`` that is no change, so tables of earlier cuts still have the others.
-        """
-        kept = KeyedRows(self._layout)
-        for number, part in enumerate(self._parts):
-            if number == self._settled:
-                kept._settled = len(kept._parts)
-            living = part.table.take(pa.array(part.living(self._row_of_key)))
-            kept.replace(living.filter(pa.array(stays(living))))
-        if len(self._parts) == self._settled:
-            kept._settled = len(kept._parts)
-        return kept
+    def rows_of(self, numbers: Integers) -> pa.Table:
+        """Return the rows of the keys with these numbers, in this order."""
+        return self._rows_of(numbers)
 
     def look_up(self, keys: pa.Table) -> tuple[Integers, pa.Table]:
         """Return the positions of the keys that have a row, ascending, and these rows.
@@ -186,16 +214,21 @@ class KeyedRows:
     def forget(self, kept: Kept) -> None:
         """Keep only the rows that ``kept`` returns of those it is given; nothing else changes.
 
-        It is called for the rows from before the last cut, and for those that changed since. What
-        is forgotten of the former is no change: those who read have to leave it out, too.
+        It is called for pieces of the rows from before the last cut, and of those that changed
+        since. What is forgotten of the former is no change: those who read have to leave it out,
+        too. The work is in proportion to all keys.
         """
-        settled = self._living(self._parts[: self._settled])
-        fresh = self._living(self._parts[self._settled :])
+        parts, settled, row_of_key = self._parts, self._settled, self._row_of_key
         self._index, self._row_of_key = KeyIndex(), np.empty(0, np.int64)
         self._parts, self._settled, self._is_tidy = [], 0, True
-        self.replace(kept(settled, settled=True))
-        self._settled = len(self._parts)
-        self.replace(kept(fresh, settled=False))
+        for number, part in enumerate(parts):
+            if number == settled:
+                self._settled = len(self._parts)
+            for some in in_pieces(part.rows, part.living(row_of_key), len(part.keys)):
+                rows = kept(some, settled=number < settled)
+                self._append(rows, self._add(rows))
+        if len(parts) == settled:
+            self._settled = len(self._parts)
 
     def pin(self) -> PinnedRows:
         """Hold on to all rows as they are now."""
@@ -209,12 +242,10 @@ class KeyedRows:
         return changes
 
     def rows(self) -> pa.Table:
-        """Return the living rows, in the order of their last change."""
-        return self._living(self._parts)
-
-    def _living(self, parts: Sequence[_Part]) -> pa.Table:
-        living = [part.table.take(pa.array(part.living(self._row_of_key))) for part in parts]
-        return pa.concat_tables([self._layout.schema.empty_table(), *living])
+        """Return the living rows."""
+        return rows_at(
+            _living_of(self._parts, self._row_of_key)[0], self._parts, self._layout.schema
+        )
 
     # --- keys -----------------------------------------------------------------------------------
 
@@ -243,23 +274,7 @@ class KeyedRows:
 
     def _rows_of(self, numbers: Integers, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of these keys, in this order."""
-        rows = self._row_of_key[numbers]
-        part_of_row = np.searchsorted([part.first for part in self._parts], rows, "right") - 1
-        order = np.argsort(part_of_row, kind="stable")
-        bounds = np.searchsorted(part_of_row[order], np.arange(len(self._parts) + 1))
-        taken = [self._layout.schema.empty_table()]
-        for part, start, stop in zip(self._parts, bounds[:-1], bounds[1:], strict=True):
-            if start < stop:
-                table = part.table if columns is None else part.table.select(columns)
-                taken.append(table.take(pa.array(rows[order[start:stop]] - part.first)))
-        if columns is not None:
-            taken[0] = taken[0].select(columns)
-        together = pa.concat_tables(taken)
-        if len(taken) <= 2:  # noqa: PLR2004 - of one part they are in order
-            return together
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        return together.take(pa.array(place))
+        return rows_at(self._row_of_key[numbers], self._parts, self._layout.schema, columns)
 
     def _append(self, rows: pa.Table, numbers: Integers) -> None:
         if not len(numbers):
@@ -271,6 +286,8 @@ class KeyedRows:
         self._parts.append(_Part(first, rows.combine_chunks(), numbers))
         self._row_of_key[numbers] = np.arange(first, first + len(numbers))
         self._tidy(self._settled)
+        for at in self._room.overfull([part.rows for part in self._parts]):
+            self._parts[at] = self._put_away(self._parts[at : at + 1])
 
     def _tidy(self, oldest: int) -> int:
         """Let neighbours from ``oldest`` on become one where they are alike; count all parts."""
@@ -281,17 +298,54 @@ class KeyedRows:
         return len(self._parts)
 
     def _joined(self, older: _Part, newer: _Part) -> _Part:
-        living = [part.living(self._row_of_key) for part in (older, newer)]
-        tables = [
-            part.table.take(pa.array(rows))
-            for part, rows in zip((older, newer), living, strict=True)
-        ]
-        keys = np.concatenate([older.keys[living[0]], newer.keys[living[1]]])
-        self._row_of_key[keys] = np.arange(older.first, older.first + len(keys))
-        return _Part(older.first, pa.concat_tables(tables).combine_chunks(), keys)
+        """Make one part of two neighbours, without their dead rows."""
+        both = (older, newer)
+        if not (is_held(older.rows) and is_held(newer.rows)):
+            return self._put_away(both)
+        rows, keys = _living_of(both, self._row_of_key)
+        table = rows_at(rows, both, self._layout.schema).combine_chunks()
+        return self._placed(_Part(older.first, table, keys))
+
+    def _put_away(self, parts: Sequence[_Part]) -> _Part:
+        """Make one part of neighbours, with its rows on the shelf."""
+        rows, keys = _living_of(parts, self._row_of_key)
+        upper = upper_halves(self._index.hashes[keys])
+        order = hash_order(upper)
+        rows, keys, upper = rows[order], keys[order], upper[order]
+        size = rows_per_block([part.rows for part in parts], sum(len(part.keys) for part in parts))
+        blocks: list[Chunk] = []
+        for start in range(0, len(rows), size):
+            some = slice(start, start + size)
+            table = rows_at(rows[some], parts, self._layout.schema)
+            blocks += self._room.put(table, 0, upper[some])
+        return self._placed(_Part(parts[0].first, self._room.rows_in(blocks), keys))
+
+    def _placed(self, part: _Part) -> _Part:
+        """Note that this is where the rows of its keys are."""
+        self._row_of_key[part.keys] = np.arange(part.first, part.first + len(part.keys))
+        return part
 
     def _pinned(self, parts: Sequence[_Part]) -> PinnedRows:
-        return PinnedRows(tuple(parts), self._row_of_key.copy(), self._layout)
+        return PinnedRows(tuple(parts), self._index.hashes, self._layout)
+
+
+def _living_of(parts: Sequence[_Part], row_of_key: Integers) -> tuple[Integers, Integers]:
+    """Return the newest rows of keys in these parts of the log, and the numbers of their keys."""
+    living = [part.living(row_of_key) for part in parts]
+    rows = [part.first + at for part, at in zip(parts, living, strict=True)]
+    keys = [part.keys[at] for part, at in zip(parts, living, strict=True)]
+    none = np.empty(0, np.int64)
+    return np.concatenate([none, *rows]), np.concatenate([none, *keys])
+
+
+def rows_at(
+    rows: Integers, parts: Sequence[_Part], schema: pa.Schema, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Return rows of the log, in this order. ``columns``: only these."""
+    names: Sequence[str] = schema.names if columns is None else columns
+    starts = np.array([part.first for part in parts])
+    empty = schema.empty_table().select(names)
+    return taken(rows, starts, lambda at: parts[at].rows.select(names), empty)
 
 
 def same_keys(left: pa.Table, right: pa.Table) -> np.ndarray:

@@ -15,6 +15,7 @@ All ranges come from halving the subtask's own, so any two are disjoint or neste
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,8 @@ BUCKET_ROWS_MAX = 65_536
 GATHERED_ROWS_MAX = 65_536
 TIDIED_ROWS_MAX = 65_536
 """Once so many rows were merged, the rest of the tidying is left to the next batches."""
+_CUT_ROWS_MIN = 4_096
+"""Rows for each bucket from which on a restored table is divided at once, on disk."""
 TABLE_BYTES_MAX = 16 * 1024 * 1024
 """About the size of the tables of a snapshot, before rows of one key are merged."""
 
@@ -165,6 +168,47 @@ class Pane:
             self._gather(rows)
         self._tidy()
 
+    def restore(self, rows: pa.Table) -> None:
+        """Take rows of a checkpoint before any others: ``pane_schema``, and ``key_group`` first.
+
+        Stored tables have one row for a key and are sorted by key group. So the first rows of a
+        bucket count as reduced, and tables are cut where a bucket ends: nothing is hashed and
+        nothing is merged. Rows of other tables follow as newer ones.
+        """
+        groups, rows = _sorted(rows)
+        self._make_room(groups)
+        inner = np.searchsorted(groups, [owned.start for owned in self._ranges[1:]])
+        bounds = [0, *inner.tolist(), len(groups)]
+        if not self._ground.shelf.in_memory and rows.num_rows < len(self._ranges) * _CUT_ROWS_MIN:
+            self._gather(rows)  # Each bucket would get a file of a few rows.
+        else:
+            for position, (start, stop) in enumerate(pairwise(bounds)):
+                if start < stop:
+                    # Its own copy: a part that stays must not keep the others alive.
+                    part = rows.slice(start, stop - start).take(pa.array(np.arange(stop - start)))
+                    self._take_stored(position, part)
+        self._tidy()
+
+    def _take_stored(self, position: int, rows: pa.Table) -> None:
+        run, chunk = self._fresh.runs[position], self._put(self._ranges[position], rows)
+        if run.reduced is None and not run.pending:
+            run.reduced = chunk
+        else:
+            run.append([chunk])
+
+    def _make_room(self, groups: npt.NDArray[np.int32]) -> None:
+        """Halve the buckets that would get too many rows of these key groups."""
+        for position in reversed(range(len(self._ranges))):
+            owned = self._ranges[position]
+            ranges: tuple[range, ...] = (owned,)
+            start, stop = np.searchsorted(groups, [owned.start, owned.stop])
+            while stop - start > BUCKET_ROWS_MAX * len(ranges) and any(
+                len(some) > 1 for some in ranges
+            ):
+                ranges = tuple(half for some in ranges for half in halves(some))
+            if len(ranges) > 1:
+                self._replace(position, ranges)
+
     def _gather(self, rows: pa.Table) -> None:
         self._fresh.gathered.append(rows)
         self._gathered_rows += rows.num_rows
@@ -244,11 +288,15 @@ class Pane:
         while rows > BUCKET_ROWS_MAX * len(ranges) and any(len(groups) > 1 for groups in ranges):
             ranges = tuple(half for groups in ranges for half in halves(groups))
         if len(ranges) > 1:
-            for half in (self._settled, self._fresh):
-                half.runs[position : position + 1] = self._halved(half.runs[position], ranges)
-            self._ranges[position : position + 1] = ranges
+            self._replace(position, ranges)
             for side in reversed(range(len(ranges))):  # Rows may be of a few key groups only.
                 self._halve_if_large(position + side)
+
+    def _replace(self, position: int, ranges: Sequence[range]) -> None:
+        """Put buckets of these ranges in the place of one, with its rows."""
+        for half in (self._settled, self._fresh):
+            half.runs[position : position + 1] = self._halved(half.runs[position], ranges)
+        self._ranges[position : position + 1] = ranges
 
     def _halved(self, run: _Run, ranges: Sequence[range]) -> list[_Run]:
         runs = [_Run() for _ in ranges]
@@ -260,6 +308,16 @@ class Pane:
             for side, rows in self._ground.split(pending, ranges):
                 runs[side].append([self._put(ranges[side], rows)])
         return runs
+
+
+def _sorted(stored: pa.Table) -> tuple[npt.NDArray[np.int32], pa.Table]:
+    """Return the key groups, ascending, and the rows without them; old tables may need sorting."""
+    groups = stored.column(KEY_GROUP).to_numpy()
+    rows = stored.drop_columns([KEY_GROUP])
+    if (groups[1:] >= groups[:-1]).all():
+        return groups, rows
+    order = np.argsort(groups, kind="stable")
+    return groups[order], rows.take(pa.array(order))
 
 
 # --- reading pinned panes, range by range -------------------------------------------------------

@@ -6,12 +6,13 @@ of hashes, about as many as there are rows, so a key's rows are found without a 
 have equal upper halves of their hashes and times within bounds; then the keys are compared, because
 32 bits are not a key. They are expanded in blocks, so memory is bounded however hot a key is.
 
-Sorting is two passes over 16 bits each, which numpy does by counting.
+The rows may be on a shelf (``kept_rows``); all else of a run is in memory, about 30 bytes a row.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +20,23 @@ import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.codec.stable_hash import hash_columns
+from laminar_core.state.chunks import Chunk
 from laminar_core.state.expiry import EXPIRES
+from laminar_core.state.kept_rows import (
+    Halves,
+    Room,
+    Rows,
+    all_or,
+    common_cuts,
+    hash_order,
+    is_held,
+    merged_order,
+    rows_per_block,
+)
 from laminar_core.state.keyed_rows import same_keys
 from laminar_core.state.named_tables import added_up
 from laminar_core.state.rows_layout import RowsLayout
 
-Halves = npt.NDArray[np.uint32]
-"""The upper half of each row's hash."""
 Marks = npt.NDArray[np.bool_]
 
 BLOCK_ROWS_MAX = 65_536
@@ -45,7 +56,7 @@ class Run:
     partners. ``marks``: whether a row has had a partner; ``stored_marks``: at the last cut.
     """
 
-    rows: pa.Table
+    rows: Rows
     upper: Halves
     times_us: Integers
     expires_us: Integers
@@ -74,30 +85,34 @@ def arranged(rows: pa.Table, times_us: Integers, layout: RowsLayout) -> Run:
     Shapes: ``rows`` has the layout's schema, and ``times_us`` a time for each row.
     """
     upper = upper_halves(rows, layout.keys)
-    return _sorted(rows, upper, times_us, _unmarked(rows.num_rows))
+    return _indexed(_columns(rows, upper, times_us).sorted())
 
 
-def joined(runs: Sequence[Run], layout: RowsLayout, expired_us: int | None) -> Run:
+def joined(
+    runs: Sequence[Run], layout: RowsLayout, expired_us: int | None, room: Room | None = None
+) -> Run:
     """Make one run of several, without the rows that expire at ``expired_us`` or before.
 
-    Weights of equal rows are added up, and rows without weight are left out.
+    Weights of equal rows are added up, and rows without weight are left out. If a run is on the
+    shelf of ``room``, the new one is put there too, block by block.
     """
     kept = [(run, living(run, expired_us)) for run in runs]
-    tables = [
-        run.rows if len(rows) == len(run) else run.rows.take(pa.array(rows)) for run, rows in kept
-    ]
-    rows = pa.concat_tables(tables)
-    upper = np.concatenate([run.upper[rows] for run, rows in kept])
-    times_us = np.concatenate([run.times_us[rows] for run, rows in kept])
-    if layout.has_weights:
-        rows = rows.append_column(_UPPER, pa.array(upper)).append_column(_TIME, pa.array(times_us))
-        rows = added_up(rows)
-        upper, times_us = (rows.column(name).to_numpy() for name in (_UPPER, _TIME))
-        rows = rows.drop_columns([_UPPER, _TIME])
-        return _sorted(rows, upper, times_us, _unmarked(rows.num_rows))
-    marks = np.concatenate([run.marks[rows] for run, rows in kept])
-    stored = np.concatenate([run.stored_marks[rows] for run, rows in kept])
-    return _sorted(rows, upper, times_us, (marks, stored))
+    if room is None or all(is_held(run.rows) for run in runs):
+        return _indexed(_together(kept, layout))
+    columns = [_chosen(run, rows[:0]) for run, rows in kept]
+    blocks: list[Chunk] = []
+    start_us = min(run.oldest_us for run in runs)
+    for some in _by_hashes(kept):
+        part = _together(some, layout)
+        blocks += room.put(part.rows, start_us, part.upper)
+        columns.append(replace(part, rows=part.rows.slice(0, 0)))
+    return _indexed(_concatenated(columns), room.rows_in(blocks))
+
+
+def put_away(run: Run, room: Room) -> Run:
+    """Put the rows of a run on the shelf; return the run with what it is found by in memory."""
+    assert is_held(run.rows), "the rows are on the shelf"
+    return replace(run, rows=room.rows_in(room.put(run.rows, run.oldest_us, run.upper)))
 
 
 def living(run: Run, expired_us: int | None) -> Integers:
@@ -107,33 +122,105 @@ def living(run: Run, expired_us: int | None) -> Integers:
     return np.flatnonzero(run.expires_us > expired_us)
 
 
-def _unmarked(row_count: int) -> tuple[Marks, Marks]:
-    return np.zeros(row_count, np.bool_), np.zeros(row_count, np.bool_)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """Rows and what is known of each. Shapes: all arrays are as long as ``rows``."""
+
+    rows: pa.Table
+    upper: Halves
+    times_us: Integers
+    expires_us: Integers
+    marks: Marks
+    stored_marks: Marks
+
+    def sorted(self) -> "_Columns":
+        """Sort by the upper half of the hash."""
+        return self.taken(hash_order(self.upper))
+
+    def merged_with(self, newer: "_Columns") -> "_Columns":
+        """Return the rows of both together, sorted; each of them is sorted."""
+        return _concatenated([self, newer]).taken(merged_order(self.upper, newer.upper))
+
+    def taken(self, order: Integers) -> "_Columns":
+        """Return the rows at these positions, in this order."""
+        return _Columns(
+            self.rows.take(pa.array(order)).combine_chunks(),
+            self.upper[order],
+            self.times_us[order],
+            self.expires_us[order],
+            self.marks[order],
+            self.stored_marks[order],
+        )
 
 
-def _sorted(rows: pa.Table, upper: Halves, times_us: Integers, marks: tuple[Marks, Marks]) -> Run:
-    order = hash_order(upper)
-    rows = rows.take(pa.array(order)).combine_chunks()
-    upper, times_us = upper[order], times_us[order]
-    bits = max(1, min(len(order).bit_length(), _HALF_BITS))
+def _together(kept: Sequence[tuple[Run, Integers]], layout: RowsLayout) -> _Columns:
+    """Sort these rows of some runs together; weights of equal rows are added up."""
+    parts = [_chosen(run, rows) for run, rows in kept]
+    if not layout.has_weights:
+        return reduce(_Columns.merged_with, parts)
+    columns = _concatenated(parts)
+    rows = columns.rows.append_column(_UPPER, pa.array(columns.upper))
+    rows = rows.append_column(_TIME, pa.array(columns.times_us))
+    rows = added_up(rows.combine_chunks())  # The order of sums depends on the pieces.
+    upper, times_us = (rows.column(name).to_numpy() for name in (_UPPER, _TIME))
+    return _columns(rows.drop_columns([_UPPER, _TIME]), upper, times_us).sorted()
+
+
+def _chosen(run: Run, rows: Integers) -> _Columns:
+    return _Columns(
+        all_or(run.rows, rows, len(run)),
+        run.upper[rows],
+        run.times_us[rows],
+        run.expires_us[rows],
+        run.marks[rows],
+        run.stored_marks[rows],
+    )
+
+
+def _concatenated(parts: Sequence[_Columns]) -> _Columns:
+    return _Columns(
+        pa.concat_tables([part.rows for part in parts]),
+        np.concatenate([part.upper for part in parts]),
+        np.concatenate([part.times_us for part in parts]),
+        np.concatenate([part.expires_us for part in parts]),
+        np.concatenate([part.marks for part in parts]),
+        np.concatenate([part.stored_marks for part in parts]),
+    )
+
+
+def _by_hashes(kept: Sequence[tuple[Run, Integers]]) -> Iterator[list[tuple[Run, Integers]]]:
+    """Yield the rows in pieces of about a block, cut where the upper half of the hash changes."""
+    size = rows_per_block([run.rows for run, _ in kept], sum(len(run) for run, _ in kept))
+    for slices in common_cuts([run.upper[rows] for run, rows in kept], size):
+        yield [(run, rows[some]) for (run, rows), some in zip(kept, slices, strict=True)]
+
+
+def _columns(rows: pa.Table, upper: Halves, times_us: Integers) -> _Columns:
+    unmarked = np.zeros(rows.num_rows, np.bool_)
+    return _Columns(rows, upper, times_us, _expiry_of(rows, times_us), unmarked, unmarked)
+
+
+def _indexed(columns: _Columns, rows: Rows | None = None) -> Run:
+    """Make a run of sorted columns. ``rows``: the rows, if those of the columns are none."""
+    upper, times_us, expires_us = columns.upper, columns.times_us, columns.expires_us
+    bits = max(1, min(len(upper).bit_length(), _HALF_BITS))
     buckets = (upper >> np.uint32(_HALF_BITS - bits)).astype(np.int64)
     counts = np.bincount(buckets, minlength=1 << bits)
     starts = np.append(0, np.cumsum(counts))
-    expires_us = _expiry_of(rows, times_us)
     return Run(
-        rows,
+        columns.rows if rows is None else rows,
         upper,
         times_us,
         expires_us,
-        marks[0][order],
-        marks[1][order],
+        columns.marks,
+        columns.stored_marks,
         bits,
         starts.astype(np.int32),
         int(np.dot(counts, counts)),
-        oldest_us=int(times_us.min()) if len(order) else 0,
-        newest_us=int(times_us.max()) if len(order) else 0,
+        oldest_us=int(times_us.min()) if len(upper) else 0,
+        newest_us=int(times_us.max()) if len(upper) else 0,
         half_us=_middle(expires_us),
-        last_us=int(expires_us.max()) if len(order) else 0,
+        last_us=int(expires_us.max()) if len(upper) else 0,
     )
 
 
@@ -141,13 +228,6 @@ def _middle(values: Integers) -> int:
     """Return the median of a sample: the values are in the order of hashes, which is random."""
     sampled = values[:: max(1, len(values) // _SAMPLED_ROWS)]
     return int(np.partition(sampled, len(sampled) // 2)[len(sampled) // 2]) if len(values) else 0
-
-
-def hash_order(upper: Halves) -> Integers:
-    """Return the order of rows by the upper half of their hash; equal ones keep their order."""
-    low = np.argsort(upper.astype(np.uint16), kind="stable")
-    high = (upper >> np.uint32(16)).astype(np.uint16)[low]
-    return low[np.argsort(high, kind="stable")]
 
 
 def _expiry_of(rows: pa.Table, times_us: Integers) -> Integers:
@@ -167,17 +247,40 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matches:
-    """Pairs of rows with equal keys: a row of the probing run, and one of ``run``."""
+    """Pairs of rows with equal keys: a row of the probing run, and one of ``run``.
+
+    ``read``: the rows of ``found``, if they had to be read from a shelf.
+    """
 
     run: Run
     probing: Integers
     found: Integers
+    read: pa.Table | None = None
+
+    def partners(self, names: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of ``run``, one for each pair. ``names``: only these columns."""
+        if self.read is not None:
+            return self.read if names is None else self.read.select(names)
+        rows = self.run.rows if names is None else self.run.rows.select(names)
+        return rows.take(pa.array(self.found))
+
+    def where(self, chosen: Marks) -> "Matches":
+        """Return the pairs for which a mask is true."""
+        if chosen.all():
+            return self
+        read = None if self.read is None else self.read.filter(pa.array(chosen))
+        return Matches(self.run, self.probing[chosen], self.found[chosen], read)
 
 
 def matches(
-    probe: Run, run: Run, keys: Sequence[tuple[str, str]], bounds: Bounds | None
+    probe: Run,
+    run: Run,
+    keys: Sequence[tuple[str, str]],
+    bounds: Bounds | None,
+    *,
+    null_is_key: bool = False,
 ) -> Iterator[Matches]:
-    """Yield all pairs, in pieces; null matches nothing.
+    """Yield all pairs, in pieces; null matches nothing, or null if ``null_is_key``.
 
     ``keys``: the name of each key in ``probe``, and in ``run``.
     """
@@ -186,12 +289,13 @@ def matches(
     first, count = candidates(probe.upper, run)
     for block in blocks(first, count):
         near = _near(probe, run, block, bounds)
-        probing, found = block[0][near], block[1][near]
-        same = np.flatnonzero(_are_equal(probe.rows, run.rows, keys, probing, found))
-        if len(same) == len(near) > 0:
-            yield Matches(run, probing, found)
-        elif len(same):
-            yield Matches(run, probing[same], found[same])
+        if not len(near):
+            continue
+        read = None if is_held(run.rows) else run.rows.take(pa.array(block[1][near]))
+        pairs = Matches(run, block[0][near], block[1][near], read)
+        pairs = pairs.where(_are_equal(probe.rows, pairs, keys, null_is_key=null_is_key))
+        if len(pairs.found):
+            yield pairs
 
 
 def _near(
@@ -284,17 +388,12 @@ def blocks(first: Integers, count: Integers) -> Iterator[tuple[Integers, Integer
 
 
 def _are_equal(
-    mine: pa.Table,
-    theirs: pa.Table,
-    keys: Sequence[tuple[str, str]],
-    probing: Integers,
-    found: Integers,
+    probing: Rows, pairs: Matches, keys: Sequence[tuple[str, str]], *, null_is_key: bool
 ) -> Marks:
-    """Compare the keys of pairs; null equals nothing."""
-    left = mine.select([key for key, _ in keys]).take(pa.array(probing))
-    right = theirs.select([key for _, key in keys]).take(pa.array(found))
-    same = same_keys(left, right)
-    for column in left.columns:
+    """Compare the keys of pairs; null equals nothing, or null if ``null_is_key``."""
+    left = probing.select([key for key, _ in keys]).take(pa.array(pairs.probing))
+    same = same_keys(left, pairs.partners([key for _, key in keys]))
+    for column in () if null_is_key else left.columns:
         if column.null_count:
             same &= column.is_valid().to_numpy()
     return same

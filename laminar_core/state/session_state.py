@@ -6,6 +6,9 @@ row is copied a logarithmic number of times. A session can be in several runs un
 written: then all rows of its key are found by binary search for the hash, and merged. A hash only
 finds rows; keys are compared as they are.
 
+With a backend on disk the rows of large runs are there, see ``kept_rows``; in memory are about 30
+bytes a row.
+
 Invariants, checked by ``tests/operators/test_sessions_model.py``:
     I1  a session fires once, when the watermark is past its end plus the allowed lateness
     I2  no row is late that comes before the watermark has passed its time plus that lateness
@@ -20,7 +23,7 @@ expired can be left out before anything is merged.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +32,19 @@ from pyarrow.compute import call_function
 
 from laminar_core.aggregates.accumulators import ROW_COUNT, Accumulator, merge
 from laminar_core.aggregates.row_groups import Integers, as_array
-from laminar_core.codec.key_groups import key_groups
 from laminar_core.codec.stable_hash import UInt64Array, hash_columns
+from laminar_core.state.chunks import Chunk, Shelf
 from laminar_core.state.expiry import EXPIRES
+from laminar_core.state.kept_rows import (
+    Room,
+    Rows,
+    common_cuts,
+    groups_of,
+    hash_ranges,
+    is_held,
+    rows_per_block,
+    upper_halves,
+)
 from laminar_core.state.keyed_rows import same_keys
 from laminar_core.state.session_rows import (
     Codes,
@@ -77,7 +90,7 @@ class SessionLayout:
 class _Pieces:
     """Partial sessions, and for each the hash of its key and whether it changed since a cut."""
 
-    rows: pa.Table
+    rows: Rows
     hashes: UInt64Array
     starts: Integers
     ends: Integers
@@ -91,16 +104,21 @@ class _Pieces:
         return cls(rows, hashes, starts, ends, np.ones(rows.num_rows, np.bool_))
 
     @classmethod
-    def together(cls, parts: Sequence["_Pieces"]) -> "_Pieces":
-        if len(parts) == 1:
-            return parts[0]
+    def together(cls, parts: Sequence["_Pieces"], layout: SessionLayout) -> "_Pieces":
+        none, rows = np.empty(0, np.int64), [part.table for part in parts]
         return cls(
-            pa.concat_tables([part.rows for part in parts]),
-            np.concatenate([part.hashes for part in parts]),
-            np.concatenate([part.starts for part in parts]),
-            np.concatenate([part.ends for part in parts]),
-            np.concatenate([part.changed for part in parts]),
+            pa.concat_tables([layout.schema.empty_table(), *rows]) if len(rows) != 1 else rows[0],
+            np.concatenate([none.astype(np.uint64), *(part.hashes for part in parts)]),
+            np.concatenate([none, *(part.starts for part in parts)]),
+            np.concatenate([none, *(part.ends for part in parts)]),
+            np.concatenate([none.astype(np.bool_), *(part.changed for part in parts)]),
         )
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows, which are in memory."""
+        assert is_held(self.rows), "the rows are on the shelf"
+        return self.rows
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -138,6 +156,10 @@ class _Run:
         at = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
         return at[~self.dead[at]]
 
+    def alive_in(self, some: slice) -> _Pieces:
+        """Read the pieces of a range of positions that are alive."""
+        return self.pieces.take(some.start + np.flatnonzero(~self.dead[some]))
+
     def pin(self) -> "_Run":
         return _Run(self.pieces, self.dead.copy())
 
@@ -150,37 +172,52 @@ class PinnedSessions:
     layout: SessionLayout
     only_changed: bool
 
-    def stored_table(self, max_parallelism: int) -> pa.Table:
-        """Build the table of a checkpoint: whole sessions, sorted by key group."""
-        parts = [run.alive() for run in self.runs]
-        if self.only_changed and parts:
-            hashes = np.unique(np.concatenate([part.hashes[part.changed] for part in parts]))
-            parts = [run.pieces.take(run.positions(hashes)) for run in self.runs]
-        if not parts:
-            return self.layout.stored_schema.empty_table()
-        whole = merged_pieces(_Pieces.together(parts), self.layout)
-        if self.only_changed:
-            whole = whole.where(whole.changed)
-        groups = pa.array(key_groups(whole.hashes, max_parallelism).astype(np.int32))
-        field = self.layout.stored_schema.field(KEY_GROUP)
-        return whole.rows.add_column(0, field, [groups]).combine_chunks()
+    def stored_tables(self, max_parallelism: int) -> Iterator[pa.Table]:
+        """Yield the tables of a checkpoint: whole sessions, sorted by key group.
+
+        The key groups of each table are below the next one's. None is empty.
+        """
+        size_bytes = sum(run.pieces.rows.nbytes for run in self.runs)
+        uppers = [upper_halves(run.pieces.hashes) for run in self.runs]
+        for first, stop in hash_ranges(size_bytes, max_parallelism):
+            slices = [slice(*np.searchsorted(upper, [first, stop])) for upper in uppers]
+            whole = self._whole(slices)
+            if len(whole):
+                groups = pa.array(groups_of(upper_halves(whole.hashes), max_parallelism))
+                rows = whole.table.combine_chunks()
+                yield rows.add_column(0, self.layout.stored_schema.field(KEY_GROUP), [groups])
+
+    def _whole(self, slices: Sequence[slice]) -> _Pieces:
+        """Return the sessions in these ranges of each run."""
+        if not self.only_changed:
+            parts = [run.alive_in(some) for run, some in zip(self.runs, slices, strict=True)]
+            return merged_pieces(_Pieces.together(parts, self.layout), self.layout)
+        of_changed = [np.empty(0, np.uint64)]
+        for run, some in zip(self.runs, slices, strict=True):
+            is_changed = run.pieces.changed[some] & ~run.dead[some]
+            of_changed.append(run.pieces.hashes[some][is_changed])
+        hashes = np.unique(np.concatenate(of_changed))
+        parts = [run.pieces.take(run.positions(hashes)) for run in self.runs]
+        whole = merged_pieces(_Pieces.together(parts, self.layout), self.layout)
+        return whole.where(whole.changed)
 
 
 class SessionState:
     """The sessions that one subtask holds open."""
 
-    def __init__(self, layout: SessionLayout) -> None:
+    def __init__(self, layout: SessionLayout, shelf: Shelf | None = None) -> None:
         self.watermark_us: int | None = None
         self.late_row_count = 0
         """Input rows dropped because the watermark had passed them."""
         self._layout = layout
+        self._room = Room(layout.schema, shelf)
         self._runs: list[_Run] = []
         self._least_end_us: int | None = None
         """No piece that is alive ends before it; None: there is none."""
 
     @property
     def row_count(self) -> int:
-        """Number of rows in memory, including dead ones."""
+        """Number of rows that are kept, including dead ones."""
         return sum(len(run.pieces) for run in self._runs)
 
     @property
@@ -270,20 +307,20 @@ class SessionState:
             at = run.positions(hashes)
             taken.append(run.pieces.take(at))
             run.dead[at] = True
-        whole = merged_pieces(_Pieces.together(taken), self._layout)
+        whole = merged_pieces(_Pieces.together(taken, self._layout), self._layout)
         ended = whole.ends < before_us
         if not ended.all():
             left = whole.where(~ended)
-            self._runs.append(_Run(left, np.zeros(len(left), np.bool_)))
+            self._runs.append(_living(left))
         fired = whole.where(ended)
-        return fired.rows.take(pa.array(np.argsort(fired.ends, kind="stable")))
+        return fired.table.take(pa.array(np.argsort(fired.ends, kind="stable")))
 
     def _append(self, pieces: _Pieces) -> None:
         least_us = int(pieces.ends.min())
         if self._least_end_us is None or least_us < self._least_end_us:
             self._least_end_us = least_us
         merged = merged_pieces(pieces, self._layout)
-        self._runs.append(_Run(merged, np.zeros(len(merged), np.bool_)))
+        self._runs.append(_living(merged))
         self._tidy()
 
     def _sweep(self) -> None:
@@ -292,7 +329,7 @@ class SessionState:
         for run in self._runs:
             alive = run.alive_count()
             if 2 * alive < len(run.pieces):
-                run = _Run(run.alive(), np.zeros(alive, np.bool_))  # noqa: PLW2901
+                run = self._joined([run])  # noqa: PLW2901 - the same sessions
             if alive:
                 kept.append(run)
         self._runs = kept
@@ -305,9 +342,33 @@ class SessionState:
         for at in range(len(self._runs) - 2, -1, -1):
             older, newer = self._runs[at : at + 2]
             if len(older.pieces) <= _SIZE_RATIO * len(newer.pieces):
-                both = _Pieces.together([older.alive(), newer.alive()])
-                merged = merged_pieces(both, self._layout)
-                self._runs[at : at + 2] = [_Run(merged, np.zeros(len(merged), np.bool_))]
+                self._runs[at : at + 2] = [self._joined([older, newer])]
+        for at in self._room.overfull([run.pieces.rows for run in self._runs]):
+            self._runs[at] = self._put_away([self._runs[at]])
+
+    def _joined(self, runs: Sequence[_Run]) -> _Run:
+        """Make one run of those that are alive."""
+        if not all(is_held(run.pieces.rows) for run in runs):
+            return self._put_away(runs)
+        alive = _Pieces.together([run.alive() for run in runs], self._layout)
+        return _living(alive if len(runs) == 1 else merged_pieces(alive, self._layout))
+
+    def _put_away(self, runs: Sequence[_Run]) -> _Run:
+        """Make one run of those that are alive, with its rows on the shelf."""
+        size = rows_per_block([run.pieces.rows for run in runs], sum(len(r.pieces) for r in runs))
+        blocks: list[Chunk] = []
+        columns: list[_Pieces] = []
+        for slices in common_cuts([run.pieces.hashes for run in runs], size):
+            parts = [run.alive_in(some) for run, some in zip(runs, slices, strict=True)]
+            part = merged_pieces(_Pieces.together(parts, self._layout), self._layout)
+            blocks += self._room.put(part.table, 0, upper_halves(part.hashes))
+            columns.append(replace(part, rows=part.table.slice(0, 0)))
+        whole = _Pieces.together(columns, self._layout)
+        return _living(replace(whole, rows=self._room.rows_in(blocks)))
+
+
+def _living(pieces: _Pieces) -> _Run:
+    return _Run(pieces, np.zeros(len(pieces), np.bool_))
 
 
 def merged_pieces(pieces: _Pieces, layout: SessionLayout) -> _Pieces:
@@ -323,9 +384,9 @@ def merged_pieces(pieces: _Pieces, layout: SessionLayout) -> _Pieces:
     if len(firsts) == len(pieces):
         return pieces.take(order)
     first_rows = order[firsts]
-    accumulated = _merged_accumulators(pieces.rows, sessions, layout.accumulators)
+    accumulated = _merged_accumulators(pieces.table, sessions, layout.accumulators)
     starts = pieces.starts[first_rows]
-    columns = {key: pieces.rows.column(key).take(pa.array(first_rows)) for key in layout.keys}
+    columns = {key: pieces.table.column(key).take(pa.array(first_rows)) for key in layout.keys}
     columns[WINDOW_START] = pa.chunked_array([pa.array(starts).cast(TIME_TYPE)])
     columns[EXPIRES] = pa.chunked_array([pa.array(sessions.ends).cast(TIME_TYPE)])
     columns |= {name: accumulated.column(name) for name in accumulated.column_names}
@@ -353,7 +414,7 @@ def _are_of_one_key(pieces: _Pieces, sessions: Sessions, keys: Sequence[str]) ->
     """Return whether all rows with one hash have one key, as is almost always so."""
     sorted_hashes = pieces.hashes[sessions.order]
     same = np.flatnonzero(sorted_hashes[1:] == sorted_hashes[:-1])
-    of = pieces.rows.select(list(keys))
+    of = pieces.table.select(list(keys))
     left = of.take(pa.array(sessions.order[same]))
     right = of.take(pa.array(sessions.order[same + 1]))
     return bool(same_keys(left, right).all())
@@ -361,7 +422,7 @@ def _are_of_one_key(pieces: _Pieces, sessions: Sessions, keys: Sequence[str]) ->
 
 def _exact_codes(pieces: _Pieces, keys: Sequence[str]) -> Codes:
     """Number the keys in the order of their hashes."""
-    exact = key_codes([pieces.rows.column(key) for key in keys], len(pieces))
+    exact = key_codes([pieces.table.column(key) for key in keys], len(pieces))
     order = np.lexsort((exact, pieces.hashes))
     is_new = (np.diff(exact[order]) != 0) | (pieces.hashes[order][1:] != pieces.hashes[order][:-1])
     codes = np.empty(len(pieces), np.int64)

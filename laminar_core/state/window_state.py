@@ -149,14 +149,15 @@ class WindowState:
     ) -> None:
         """Start from ``tables``, which were pinned when the watermark was ``watermark_us``.
 
-        To ``take_changes`` all of it is new.
+        They are tables of a checkpoint, as ``owned_rows`` returns them. To ``take_changes`` all of
+        it is new.
         """
         assert not self._panes, "restore comes before any row"
         self.watermark_us = watermark_us
         self.late_row_count = late_row_count
         for rows in tables:
             for start_us, pane_rows in split_by_window(rows):
-                self._append(start_us, pane_rows)
+                self._append(start_us, pane_rows, restored=True)
 
     def _without_late(self, rows: pa.Table) -> pa.Table:
         newest_late_us = self.finished_us
@@ -169,7 +170,7 @@ class WindowState:
         self.late_row_count += call_function("sum", [late_counts]).as_py()
         return rows.filter(pa.array(~late))
 
-    def _append(self, start_us: int, rows: pa.Table) -> None:
+    def _append(self, start_us: int, rows: pa.Table, *, restored: bool = False) -> None:
         pane = self._panes.get(start_us)
         if pane is None:
             self._panes[start_us] = pane = Pane(start_us, self._ground)
@@ -177,9 +178,12 @@ class WindowState:
             if self._next_firing_us is None or firing_us < self._next_firing_us:
                 self._next_firing_us = firing_us
         if self._changed is not None:
-            self._changed.add(start_us, rows)
+            self._changed.add(start_us, rows)  # Whatever other columns there are.
         before_bytes = pane.gathered_bytes
-        pane.add(rows)
+        if restored:
+            pane.restore(rows)
+        else:
+            pane.add(rows)
         self._gathered_bytes += pane.gathered_bytes - before_bytes
         if self._gathered_bytes > self._ground.shelf.gathered_bytes_max:
             self._put_away()
@@ -326,6 +330,19 @@ def merge_stored(
 
 def rows_of_key_groups(stored: pa.Table, key_groups: range) -> pa.Table:
     """Select the rows of ``key_groups`` from the table of a checkpoint, as state again."""
+    return owned_rows(stored, key_groups).drop_columns([KEY_GROUP])
+
+
+def owned_rows(stored: pa.Table, key_groups: range) -> pa.Table:
+    """Select the rows of ``key_groups`` from the table of a checkpoint.
+
+    Usually these are all rows: then, and where they are neighbours, nothing is copied.
+    """
     groups = stored.column(KEY_GROUP).to_numpy()
-    rows = np.flatnonzero((groups >= key_groups.start) & (groups < key_groups.stop))
-    return stored.take(pa.array(rows)).drop_columns([KEY_GROUP])
+    inside = (groups >= key_groups.start) & (groups < key_groups.stop)
+    rows = np.flatnonzero(inside)
+    if len(rows) == len(groups):
+        return stored
+    if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+        return stored.slice(rows[0], len(rows))
+    return stored.take(pa.array(rows))

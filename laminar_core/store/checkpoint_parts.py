@@ -94,7 +94,7 @@ class CheckpointParts:
         Raises:
             CorruptCheckpointError: missing, or not the bytes that were written.
         """
-        return decode_table(read_verified(self._objects, self._paths, ref))
+        return decode_table(read_verified(self._objects, self._paths, ref), verified=True)
 
     def write_inflight(
         self,

@@ -32,18 +32,20 @@ from laminar_core.protocol.recovery_facts import (
     Unreadable,
 )
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.checkpoint_index import KnownCheckpoint
 from laminar_core.records.manifest import (
     CheckpointManifest,
 )
-from laminar_core.records.paths import JobPaths
+from laminar_core.records.paths import JobPaths, checkpoints_in
 from laminar_core.store.attempts import Attempts
+from laminar_core.store.checkpoint_index import CheckpointIndex
 from laminar_core.store.checkpoint_parts import CheckpointParts
 from laminar_core.store.claims import Claims
 from laminar_core.store.file_scrub import DamageLog
 from laminar_core.store.generations import Generations
 from laminar_core.store.manifests import Manifests
 from laminar_core.store.retention_log import RetentionLog
-from laminar_core.store.summaries import CheckpointSummary, summarise
+from laminar_core.store.summaries import CheckpointSummary, Known, summarise
 from laminar_core.store.verification import (
     PartReport,
     VerifyReport,
@@ -115,6 +117,8 @@ class CheckpointStore:
     def list_summaries(self) -> list[CheckpointSummary]:
         """Summarise each checkpoint that left any object, by ascending id; reads no state.
 
+        Of old checkpoints the index is read, if there is one, instead of each manifest.
+
         Raises:
             CorruptCheckpointError: a base cannot be read, so orphans cannot be recognised.
         """
@@ -122,13 +126,24 @@ class CheckpointStore:
         ended = self.attempts.ended_ids()
         bases = self.generations.bases()
         damaged = DamageLog(self.objects, self.paths).ids()
-        return [
-            replace(
-                self._summary_of(checkpoint_id, bases, committed=checkpoint_id in committed),
-                damaged=checkpoint_id in damaged,
-            )
-            for checkpoint_id in sorted({*self.attempts.ids(), *ended, *committed})
-        ]
+        sizes = self.objects.sizes(self.paths.checkpoints)
+        names = {key.removeprefix(self.paths.checkpoints)[:11] for key in sizes}
+        indexed = CheckpointIndex(self.objects, self.paths).read(sizes)
+        summaries: list[CheckpointSummary] = []
+        for checkpoint_id in sorted({*checkpoints_in(names), *ended, *committed}):
+            known = indexed.get(checkpoint_id)
+            is_committed = checkpoint_id in committed
+            if known is None:
+                summary = self._summary_of(checkpoint_id, bases, committed=is_committed)
+            else:
+                is_deleted = self.paths.deletion(checkpoint_id) in sizes
+                summary = _summary(
+                    checkpoint_id, known, bases, committed=is_committed, deleted=is_deleted
+                )
+            if checkpoint_id in damaged:
+                summary = replace(summary, damaged=True)
+            summaries.append(summary)
+        return summaries
 
     def choose_checkpoint(
         self, request: RestoreRequest = NEWEST, examine: Examine | None = None
@@ -232,13 +247,25 @@ class CheckpointStore:
             )
         except CorruptCheckpointError as error:
             return summarise(checkpoint_id, None, committed=committed, problem=str(error))
-        summary = summarise(checkpoint_id, known, committed=committed)
-        if self.manifests.is_being_deleted(checkpoint_id):
-            return replace(summary, deleted=True)
-        orphan = isinstance(known, CheckpointManifest) and not on_timeline(
-            checkpoint_id, Generation(known.generation), bases
-        )
-        return replace(summary, orphan=orphan, withdrawn=orphan and committed)
+        deleted = self.manifests.is_being_deleted(checkpoint_id)
+        return _summary(checkpoint_id, known, bases, committed=committed, deleted=deleted)
+
+
+def _summary(
+    checkpoint_id: CheckpointId,
+    known: Known | None,
+    bases: Sequence[Base],
+    *,
+    committed: bool,
+    deleted: bool,
+) -> CheckpointSummary:
+    summary = summarise(checkpoint_id, known, committed=committed)
+    if deleted:
+        return replace(summary, deleted=True)
+    completed = isinstance(known, CheckpointManifest | KnownCheckpoint)
+    if not completed or on_timeline(checkpoint_id, Generation(known.generation), bases):
+        return summary
+    return replace(summary, orphan=True, withdrawn=committed)
 
 
 def _newest_commit(

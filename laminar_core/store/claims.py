@@ -30,6 +30,7 @@ from laminar_core.records.manifest import (
 )
 from laminar_core.records.paths import JobPaths, generation_in, number_in
 from laminar_core.records.record import JsonObject
+from laminar_core.records.spark_application import SparkApplication
 from laminar_core.store.bases import complete_copy, create_base
 from laminar_core.store.owner import is_running, is_visible
 from laminar_core.store.records import bytes_in, create_or_confirm, read_record
@@ -54,6 +55,8 @@ class Claimant:
     code_version: str
     claimed_at_ms: int
     announced: AuditRef | None = None
+    spark: SparkApplication | None = None
+    """The application that the workers run in; None: it ends with this process."""
     default_retention: JsonObject | None = None
     """The retention policy for completed checkpoints if the start named none."""
 
@@ -343,6 +346,7 @@ class Claims:
             claimed_at_ms=claimant.claimed_at_ms,
             announced=claimant.announced,
             default_retention=claimant.default_retention,
+            spark=claimant.spark,
         )
         data = claim.to_bytes()
         created = create_or_confirm(self._objects, self._paths.claim(generation), data)

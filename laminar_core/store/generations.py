@@ -1,5 +1,7 @@
 """Bases, heartbeats and ends of generations: what each execution records about itself."""
 
+from collections.abc import Iterator
+
 from laminar_core.errors import (
     CorruptCheckpointError,
     ErrorCode,
@@ -148,6 +150,16 @@ class Generations:
     def summaries(self) -> list[GenerationSummary]:
         """Return a summary of every generation, oldest first."""
         return [read_generation(self._objects, self._paths, g) for g in self._claims.claimed()]
+
+    def summaries_below(self, generation: Generation) -> Iterator[GenerationSummary]:
+        """Yield a summary of every generation before this one, newest first, each read on demand.
+
+        Raises:
+            StorageUnavailable: the store did not answer.
+        """
+        for older in reversed(self._claims.claimed()):
+            if older < generation:
+                yield read_generation(self._objects, self._paths, older)
 
 
 def base_of(record: GenerationBase) -> Base:

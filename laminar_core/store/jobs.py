@@ -1,12 +1,22 @@
 """Choose the job of a store: the named one, or the only one."""
 
-from laminar_core.errors import ConfigurationError, ErrorCode
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
+from laminar_core.objectstore.contract import ObjectStore
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.protocol.recovery import on_timeline
 from laminar_core.protocol.types import Generation
 from laminar_core.records.manifest import CheckpointManifest
-from laminar_core.records.paths import is_job_name
+from laminar_core.records.paths import JobPaths, is_job_name
 from laminar_core.store.checkpoint_store import CheckpointStore
+
+JOBS_NAMED = 10
+"""How many jobs an error message names."""
+
+LOOKED_INTO_AT_ONCE = 8
+"""Folders that are looked into at the same time: in a bucket each takes one request."""
 
 
 def open_job(store: str, job: str | None, *, how: str = "--job") -> CheckpointStore:
@@ -17,12 +27,12 @@ def open_job(store: str, job: str | None, *, how: str = "--job") -> CheckpointSt
     Raises:
         ConfigurationError: there is no such job, none at all, or a choice to make.
     """
+    if job is not None and is_job_name(job) and _is_job(open_object_store(store), job):
+        return CheckpointStore.open(store, job)
     jobs = job_names(store)
     if job is None and len(jobs) == 1:
         return CheckpointStore.open(store, jobs[0])
-    if job in jobs:
-        return CheckpointStore.open(store, job)
-    known = ", ".join(jobs)
+    known = ", ".join(jobs[:JOBS_NAMED]) + (" and others" if len(jobs) > JOBS_NAMED else "")
     if not jobs:
         problem = "has no jobs"
     elif job is None:
@@ -33,9 +43,33 @@ def open_job(store: str, job: str | None, *, how: str = "--job") -> CheckpointSt
 
 
 def job_names(store: str) -> list[str]:
-    """Return the names of the jobs in the store at this URI."""
-    folders = [name[:-1] for name in open_object_store(store).children("") if name.endswith("/")]
-    return [name for name in folders if is_job_name(name)]
+    """Return the names of the jobs in the store at this URI.
+
+    A folder belongs to a job if it has the records of one: other folders may lie beside it.
+    """
+    objects = open_object_store(store)
+    folders = [name[:-1] for name in objects.children("") if name.endswith("/")]
+    names = [name for name in folders if is_job_name(name)]
+    with ThreadPoolExecutor(LOOKED_INTO_AT_ONCE, "laminar-jobs") as threads:
+        found = threads.map(partial(_is_open_job, objects), names)
+        return [name for name, is_job in zip(names, found, strict=True) if is_job]
+
+
+def _is_open_job(objects: ObjectStore, name: str) -> bool:
+    """Return whether the folder belongs to a job; not if this process may not look into it."""
+    try:
+        return _is_job(objects, name)
+    except LaminarError as error:
+        if error.code in (ErrorCode.STORE_ACCESS_DENIED, ErrorCode.STORE_READ_ONLY):
+            return False
+        raise
+
+
+def _is_job(objects: ObjectStore, name: str) -> bool:
+    """Return whether the folder has claims, checkpoints or an audit log."""
+    paths = JobPaths(name)
+    records = {paths.generations, paths.checkpoints, paths.audit}
+    return not records.isdisjoint(f"{name}/{child}" for child in objects.children(f"{name}/"))
 
 
 def newest_manifest(store: CheckpointStore) -> CheckpointManifest:

@@ -1,5 +1,7 @@
 """Manifests: a checkpoint is complete as soon as its manifest is created."""
 
+from collections.abc import Mapping
+
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -72,16 +74,16 @@ class Manifests:
 
         Damaged checkpoints and orphans are included.
         """
-        keys = set(self._objects.list(self._paths.checkpoints))
-        numbers = {number_in(key.removeprefix(self._paths.checkpoints)[:11]) for key in keys}
+        sizes = self._objects.sizes(self._paths.checkpoints)
+        numbers = {number_in(key.removeprefix(self._paths.checkpoints)[:11]) for key in sizes}
         ids = sorted(CheckpointId(number) for number in numbers if number)
-        return [
-            c
-            for c in ids
-            if self._paths.manifest(c) in keys
-            and self._paths.deletion(c) not in keys
-            and not self._is_tombstone(self._paths.manifest(c))
-        ]
+        return [c for c in ids if self._is_complete_in(sizes, c)]
+
+    def _is_complete_in(self, sizes: Mapping[str, int], checkpoint_id: CheckpointId) -> bool:
+        key = self._paths.manifest(checkpoint_id)
+        if key not in sizes or self._paths.deletion(checkpoint_id) in sizes:
+            return False
+        return sizes[key] > TOMBSTONE_LENGTH_MAX or not self._is_tombstone(key)
 
     def read(self, checkpoint_id: CheckpointId) -> CheckpointManifest:
         """Read a manifest and check that it belongs to this checkpoint.

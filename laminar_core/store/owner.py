@@ -47,6 +47,11 @@ def is_running(owner: Owner) -> bool:
     return _start_time(owner.pid) == owner.pid_start_time
 
 
+def is_gone(owner: Owner) -> bool:
+    """Return whether ``owner`` is known to be dead: it belonged to this machine, and has ended."""
+    return is_visible(owner) and not is_running(owner)
+
+
 def is_same_process(one: Owner, other: Owner) -> bool:
     """Return whether two claims are by one process; it makes one for each of its generations."""
     return one == other.model_copy(update={"claim_number": one.claim_number})

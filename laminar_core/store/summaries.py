@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation, ResolvedMode
+from laminar_core.records.checkpoint_index import KnownCheckpoint
 from laminar_core.records.manifest import (
     CheckpointManifest,
     HistoryRecord,
@@ -43,7 +44,7 @@ class CheckpointSummary:
     damaged: bool = False
 
 
-Known = CheckpointManifest | HistoryRecord | TriggerRecord
+Known = CheckpointManifest | KnownCheckpoint | HistoryRecord | TriggerRecord
 """The records that a summary can be made from; the first that exists is used, in this order."""
 
 
@@ -64,7 +65,7 @@ def summarise(
                 committed=committed,
                 problem=problem,
             )
-        case CheckpointManifest() | HistoryRecord():
+        case CheckpointManifest() | KnownCheckpoint() | HistoryRecord():
             return CheckpointSummary(
                 checkpoint_id,
                 known.outcome if isinstance(known, HistoryRecord) else "completed",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.disk import SimulatedDisk
+from laminar_core.testing.network import SILENCE_SEEN_MS
 from laminar_core.testing.observed_store import StoreCall
 
 STALLS_MS = (30.0, 300.0, 3_000.0, 16_000.0, 31_000.0)
@@ -16,6 +17,9 @@ COMPUTES_MS = (300.0, 3_000.0, 16_000.0, 45_000.0)
 
 AGAIN = 0.4
 """Probability that a crash is followed by another one."""
+
+BOTH_WAYS = 0.5
+"""Probability that a connection is silent in both directions."""
 
 DAY_MS = 86_400_000.0
 
@@ -248,6 +252,25 @@ def broken_link(planned: Disasters) -> None:
         planned.at_some_turn(break_one)
 
 
+def silent_link(planned: Disasters) -> None:
+    """Let a connection between two workers fall silent, in one direction or in both."""
+    parallelism = planned.simulation.options.parallelism
+    lasts_ms = planned.dice.choice((1_000.0, 9_000.0, 25_000.0, 45_000.0))
+    both = planned.dice.random() < BOTH_WAYS
+
+    def silence() -> None:
+        one, other = planned.dice.sample(range(parallelism), 2)
+        ways = [(one, other), (other, one)] if both else [(one, other)]
+        what = ", ".join(f"worker {sender} to {receiver}" for sender, receiver in ways)
+        if planned.hit("silent-link", f"{what}, {lasts_ms:g} ms", lasts_ms + SILENCE_SEEN_MS):
+            planned.silent_ms = max(planned.silent_ms, lasts_ms)
+            for way in ways:
+                planned.simulation.silence_link(*way, lasts_ms)
+
+    if parallelism > 1:
+        planned.at_some_turn(silence)
+
+
 def clock_skew(planned: Disasters) -> None:
     """Let wall clocks disagree, and monotonic clocks run at different rates."""
     hosts = [f"host-{n}" for n in range(planned.simulation.options.parallelism)]
@@ -385,5 +408,6 @@ KINDS: dict[str, Callable[[Disasters], None]] = {
     "zombie-in-store-call": zombie_in_store_call,
     "rescale": rescale,
     "broken-link": broken_link,
+    "silent-link": silent_link,
 }
 """Append new kinds at the end: ``tests/testing/test_campaign.py`` replays old seeds by position."""

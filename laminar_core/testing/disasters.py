@@ -77,6 +77,8 @@ class Disasters:
         """
         self.may_lose_store = False
         """Whether the whole store is scheduled to disappear."""
+        self.silent_ms = 0.0
+        """How long a connection between two workers was silent at most."""
         self._losses = 0
         self._delays: list[tuple[str, float, float]] = []
         self._allow_fresh = False

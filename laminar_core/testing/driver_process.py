@@ -7,10 +7,12 @@ from typing import Any
 from laminar_core.driver.checkpointing import Background, CoordinatorParts
 from laminar_core.driver.coordination import Coordinator
 from laminar_core.driver.events import JobEvent
+from laminar_core.driver.left_applications import ApplicationEnding
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.errors import ErrorCode
 from laminar_core.link.transport import CoordinatorAddress
 from laminar_core.records.manifest import Owner
+from laminar_core.records.spark_application import SparkApplication
 from laminar_core.testing.executor import SimulatedExecutor
 from laminar_core.testing.network import Network, SimulatedCoordinatorLink, worker_endpoint
 from laminar_core.testing.worker_process import OpenStore, SimulatedStage, WorkerProcess
@@ -99,6 +101,9 @@ class SimulatedDriver:
         """Asleep: also its main thread does not go on."""
         self.slots: int | None = None
         """Number of workers that can run; None: any number."""
+        self.applications: set[str] | None = None
+        """Names of drivers whose application is not ended; None: without a cluster manager."""
+        self.slot_holders = ""
         self.paces: Mapping[int, float] = {}
         """Slow-down factor of workers, by index."""
         self.coordinators: list[SimulatedCoordinator] = []
@@ -143,6 +148,14 @@ class SimulatedDriver:
             worker_endpoint(here, sender), worker_endpoint(here, receiver)
         )
 
+    def silence_link(self, sender: int, receiver: int, lasts_ms: float) -> None:
+        """Let nothing of one worker of the newest generation arrive at another for so long."""
+        if self.coordinators:
+            here = self.coordinators[-1].address.endpoint
+            self._network.silence(
+                worker_endpoint(here, sender), worker_endpoint(here, receiver), lasts_ms
+            )
+
     # --- the cluster ----------------------------------------------------------------------------
 
     def identify(self) -> Owner:
@@ -156,6 +169,20 @@ class SimulatedDriver:
             claim_number=self._claims,
             user="simulation",
         )
+
+    def application(self) -> SparkApplication | None:
+        """Return the application of this driver, which outlives it."""
+        if self.applications is None:
+            return None
+        self.applications.add(self.name)
+        return SparkApplication(application_id=self.name, master="simulated")
+
+    def end_application(self, application: SparkApplication) -> ApplicationEnding:
+        """Forget an application."""
+        if self.applications is None or application.application_id not in self.applications:
+            return ApplicationEnding("gone")
+        self.applications.remove(application.application_id)
+        return ApplicationEnding("ended")
 
     can_be_renewed = True
 

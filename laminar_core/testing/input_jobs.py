@@ -239,14 +239,14 @@ class InputNamer:
 def pairs_job(parallelism: int) -> Job:
     """Return a job that pairs a slow stream with a fast one, and windows behind it."""
     del parallelism
-    left, right, burden = payments(), _refunds(), Burden()
+    left, right, burden = payments(), refunds(), Burden()
     p = Pipeline("pairs")
     slow = p.source("payments", MemorySource(left)).watermark("ts", max_delay=DELAY)
     slow = slow.rebalance().map(burden.carry, name="slow")
     pairs = slow.key_by("key").connect(
-        _read_refunds(p, right).key_by("shop"), operator=PairRows("pair")
+        read_refunds(p, right).key_by("shop"), operator=PairRows("pair")
     )
-    expected = _paired(rows_of(left), rows_of(right))
+    expected = paired(rows_of(left), rows_of(right))
     outputs = {"out": (pairs, expected), "windows": (windowed(pairs), totals(expected))}
     return with_ledgers(p, outputs, burden)
 
@@ -254,12 +254,12 @@ def pairs_job(parallelism: int) -> Job:
 def broadcast_pairs_job(parallelism: int) -> Job:
     """Return a job that pairs a keyed stream with a broadcast one, for any number of workers."""
     del parallelism
-    left, right, burden = payments(), _refunds(), Burden()
+    left, right, burden = payments(), refunds(), Burden()
     p = Pipeline("broadcast-pairs")
     rows = p.source("payments", MemorySource(left, gap_every=6)).watermark("ts", max_delay=DELAY)
-    refunds = _read_refunds(p, right).map(burden.carry, name="slow").broadcast()
-    pairs = rows.key_by("key").connect(refunds, operator=PairRows("pair"))
-    expected = _paired(rows_of(left), rows_of(right))
+    others = read_refunds(p, right).map(burden.carry, name="slow").broadcast()
+    pairs = rows.key_by("key").connect(others, operator=PairRows("pair"))
+    expected = paired(rows_of(left), rows_of(right))
     return with_ledgers(p, {"out": (pairs.rebalance(), expected)}, burden)
 
 
@@ -278,7 +278,7 @@ def named_inputs_job(parallelism: int) -> Job:
     return with_ledgers(p, {"out": (met, expected)}, burden)
 
 
-def _refunds() -> list[pa.Table]:
+def refunds() -> list[pa.Table]:
     """Return payments of another seed, with other names of columns and another type of text."""
     return [
         pa.table(
@@ -292,12 +292,13 @@ def _refunds() -> list[pa.Table]:
     ]
 
 
-def _read_refunds(pipeline: Pipeline, tables: Sequence[pa.Table]) -> Stream:
+def read_refunds(pipeline: Pipeline, tables: Sequence[pa.Table]) -> Stream:
+    """Read refunds, with their event time."""
     source = MemorySource(tables, batch_rows=6, gap_every=9)
     return pipeline.source("refunds", source).watermark("at", max_delay=DELAY)
 
 
-def _paired(left: Sequence[Row], right: Sequence[Row]) -> list[Row]:
+def paired(left: Sequence[Row], right: Sequence[Row]) -> list[Row]:
     """Return all pairs of one key and one window, one row after the other."""
 
     def window(row: Row, name: str) -> int:

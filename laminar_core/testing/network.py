@@ -2,7 +2,9 @@
 
 It may let data frames overtake each other, within a bound, like a transport without order. It may
 lose or repeat messages between the coordinator and its workers. A connection between two workers
-may break: some or all messages under way are lost, and later ones arrive.
+may break: some or all messages under way are lost, and later ones arrive. Or it may fall silent in
+one direction: its sender believes in it until heartbeats are missing, and everything is lost
+meanwhile.
 """
 
 from collections import deque
@@ -15,6 +17,9 @@ from laminar_core.link.transport import RECEIVE_FRAMES_MAX
 from laminar_core.link.wire import Buffer
 from laminar_core.protocol.links import Connections
 from laminar_core.testing.world import Process, World
+
+SILENCE_SEEN_MS = 8_000.0
+"""A connection that is silent for so long is closed: interval and timeout of real heartbeats."""
 
 _LATENCY_MS = (0.05, 0.05, 0.2, 1.0, 15.0)
 
@@ -29,8 +34,10 @@ class Mailbox:
     )
     sent: dict[str, int] = field(default_factory=dict[str, int])
     """Messages sent so far, by sender."""
-    broken: int = 0
-    """Connections to this endpoint that broke and were made again."""
+    closed: int = 0
+    """Connections to this endpoint that broke."""
+    renewed: int = 0
+    """Connections to this endpoint that were made again."""
 
 
 def _no_extra_ms(sender: str, endpoint: str) -> float:
@@ -49,6 +56,9 @@ class Network:
         """Shares of the messages between coordinator and workers; see ``send_control``."""
         self._world = world
         self._mailboxes: dict[str, Mailbox] = {}
+        self._silent: dict[tuple[str, str], tuple[float, float]] = {}
+        """By sender and endpoint: messages are lost until the first time, and wait at the sender
+        until the second one."""
 
     def bind(self, endpoint: str, owner: Process) -> None:
         """Create a mailbox: messages to ``endpoint`` wake ``owner``."""
@@ -61,13 +71,14 @@ class Network:
     def send(self, sender: str, endpoint: str, message: Any) -> None:  # noqa: ANN401 - carried, not looked at
         """Send a message; never blocks, never fails."""
         mailbox = self._mailboxes.get(endpoint)
-        if mailbox is None:
+        lost_until_ms, waits_until_ms = self._silent.get((sender, endpoint), (0.0, 0.0))
+        if mailbox is None or self._world.now_ms < lost_until_ms:
             return
         queue = mailbox.waiting.setdefault(sender, deque())
         latest_ms = queue[-1][0] if queue else 0.0
         latency_ms = self._world.random.choice(_LATENCY_MS) * self._world.random.random()
         latency_ms += self.extra_ms(sender, endpoint)
-        arrives_ms = max(latest_ms, self._world.now_ms + latency_ms)
+        arrives_ms = max(latest_ms, waits_until_ms, self._world.now_ms + latency_ms)
         number = mailbox.sent[sender] = mailbox.sent.get(sender, 0) + 1
         queue.append((arrives_ms, number, message))
         mailbox.owner.wake(arrives_ms)
@@ -114,6 +125,15 @@ class Network:
 
         Returns the number of lost messages; None if the receiver does not exist.
         """
+        lost = self.lose_some(sender, endpoint)
+        self.connect_again(endpoint)
+        return lost
+
+    def lose_some(self, sender: str, endpoint: str) -> int | None:
+        """Lose some of the last messages under way from ``sender``; return their number.
+
+        None if the receiver does not exist.
+        """
         mailbox = self._mailboxes.get(endpoint)
         if mailbox is None:
             return None
@@ -121,20 +141,37 @@ class Network:
         lost = self._world.random.randint(0, len(queue))
         for _ in range(lost):
             queue.pop()
-        self.connect_again(endpoint)
         return lost
 
     def connect_again(self, endpoint: str) -> None:
         """Count a connection to ``endpoint`` that broke and was renewed."""
+        self._count(endpoint, closed=1, renewed=1)
+
+    def silence(self, sender: str, endpoint: str, lasts_ms: float) -> None:
+        """Let nothing from ``sender`` arrive for so long, without a notice to either end.
+
+        Once heartbeats are missing, the connection is closed; messages then wait at the sender
+        for the next one.
+        """
+        began_ms = self._world.now_ms
+        over_ms = began_ms + max(lasts_ms, SILENCE_SEEN_MS)
+        self._silent[sender, endpoint] = began_ms + SILENCE_SEEN_MS, over_ms
+        self.lose_some(sender, endpoint)
+        self._world.later(SILENCE_SEEN_MS, lambda: self._count(endpoint, closed=1))
+        self._world.later(over_ms - began_ms, lambda: self._count(endpoint, renewed=1))
+
+    def connections(self, endpoint: str, peers: int) -> Connections:
+        """Return the connections of so many peers to ``endpoint`` since it was bound."""
+        mailbox = self._mailboxes.get(endpoint)
+        closed, renewed = (0, 0) if mailbox is None else (mailbox.closed, mailbox.renewed)
+        return Connections(peers + renewed, peers + renewed, closed)
+
+    def _count(self, endpoint: str, closed: int = 0, renewed: int = 0) -> None:
         mailbox = self._mailboxes.get(endpoint)
         if mailbox is not None:
-            mailbox.broken += 1
+            mailbox.closed += closed
+            mailbox.renewed += renewed
             mailbox.owner.wake()
-
-    def broken(self, endpoint: str) -> int:
-        """Return how many connections to ``endpoint`` broke and were renewed."""
-        mailbox = self._mailboxes.get(endpoint)
-        return 0 if mailbox is None else mailbox.broken
 
     def lose(self, sender: str) -> None:
         """Lose the last messages of a killed sender, from a random one on."""
@@ -174,8 +211,7 @@ class SimulatedWorkerTransport:
 
     def connections(self) -> Connections:
         """Return one connection per peer, plus the renewed ones."""
-        first, again = len(self._peers) - 1, self._network.broken(self.endpoint)
-        return Connections(accepted=first + again, established=first + again, closed=again)
+        return self._network.connections(self.endpoint, len(self._peers) - 1)
 
     def send_control(self, message: bytes) -> None:
         """Send to the coordinator."""

@@ -10,10 +10,13 @@ from datetime import timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from laminar_core.operators import windows
+from laminar_core.operators import agg, windows
+from laminar_core.pipeline import Pipeline
 from laminar_core.testing.jobs import (
+    DELAY,
     SECOND_US,
     BuildJob,
+    Burden,
     Job,
     Row,
     payments,
@@ -23,8 +26,11 @@ from laminar_core.testing.jobs import (
     with_ledgers,
 )
 from laminar_core.testing.join_jobs import HIGH, LOW, ON, WITHIN, joined, refunds, two_streams
+from laminar_core.testing.memory_source import MemorySource
 
 _DISTANCE = timedelta(seconds=8)
+_PACE = 1_000.0
+"""Rows per second."""
 _SIZE_US, _SLIDE_US = 8 * SECOND_US, 4 * SECOND_US
 
 
@@ -114,6 +120,79 @@ def expiring_join_job(parallelism: int) -> Job:
     return with_ledgers(p, outputs, burden)
 
 
+def equal_windows_job(parallelism: int) -> Job:
+    """Return a job that pairs results of equal windows of both streams, and windows behind them.
+
+    Rows come slowly, so that windows end while the job is cut; and pairs are slow, so that results
+    wait in front of the join.
+    """
+    del parallelism
+    p, burden, window = Pipeline("equal-windows"), Burden(), windows.tumbling("10 seconds")
+    left = p.source("payments", MemorySource(payments()), rows_per_second=_PACE)
+    left = left.watermark("ts", max_delay=DELAY)
+    right = p.source("refunds", MemorySource(refunds(), batch_rows=6), rows_per_second=_PACE)
+    right = right.watermark("at", max_delay=DELAY)
+    paid = windowed(left, "paid")
+    returned = right.key_by("shop").window(window).aggregate("returned", agg.count(name="refunds"))
+    both = paid.join(returned, on=ON, equal_windows=True, how="full", name="join")
+    named = both.map(burden.carry, name="slow-pairs").map(_named, name="named")
+    behind = (
+        named.key_by("who")
+        .window(windows.tumbling("20 seconds"), time="window_start")
+        .aggregate("behind", agg.sum("count", name="count"), agg.sum("refunds", name="total"))
+    )
+    found: dict[tuple[str, int], Row] = {}
+    sides = ((rows_of(payments()), "key", "ts"), (rows_of(refunds()), "shop", "at"))
+    for rows, key, time in sides:
+        for row in rows:
+            start = _start_us(round(row[time].timestamp() * SECOND_US), 10)
+            pair = found.setdefault((row[key], start), _no_results(row[key], start))
+            pair[key] = row[key]
+            if key == "key":
+                pair["count"] = (pair["count"] or 0) + 1
+                pair["total"] = (pair["total"] or 0) + row["value"]
+            else:
+                pair["refunds"] = (pair["refunds"] or 0) + 1
+    longer: dict[tuple[str, int], Row] = {}
+    for row in found.values():
+        start = _start_us(row["starts"], 20)
+        none = {"who": row["who"], "starts": start, "count": None, "total": None}
+        total = longer.setdefault((row["who"], start), none)
+        for name, value in (("count", row["count"]), ("total", row["refunds"])):
+            if value is not None:
+                total[name] = (total[name] or 0) + value
+    outputs = {
+        "out": (named.map(_started, name="started"), list(found.values())),
+        "windows": (behind.map(_started, name="behind-started"), list(longer.values())),
+    }
+    return with_ledgers(p, outputs, burden)
+
+
+def _no_results(who: str, start: int) -> Row:
+    row: Row = dict.fromkeys(("key", "count", "total", "shop", "refunds"))
+    return {**row, "who": who, "starts": start}
+
+
+def _start_us(time_us: int, seconds: int) -> int:
+    return time_us // (seconds * SECOND_US) * seconds * SECOND_US
+
+
+def _named(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Either side has the name of the key."""
+    either = pc.call_function("coalesce", [batch.column("key"), batch.column("shop")])
+    return batch.append_column("who", either)
+
+
+def _started(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The start of the window becomes microseconds of another name, which the ledger does not know.
+
+    It leaves out columns of windows that it knows.
+    """
+    kept = [name for name in batch.schema.names if name not in ("window_start", "window_end")]
+    starts_us = batch.column("window_start").cast(pa.int64())
+    return batch.select(kept).append_column("starts", starts_us)
+
+
 def _opened(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Each row is open for a fifth of its value, in seconds."""
     seconds = pc.call_function("divide", [batch.column("value"), 5])
@@ -165,3 +244,4 @@ PAIRING_JOBS: dict[str, BuildJob] = {
     "forward-join": forward_join_job,
     "expiring-join": expiring_join_job,
 }
+EQUAL_WINDOWS_JOBS: dict[str, BuildJob] = {"equal-windows": equal_windows_job}

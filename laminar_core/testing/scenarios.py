@@ -4,6 +4,8 @@ A scenario is a function from a parallelism to a ``Job``. Two calls make jobs th
 for their ledgers, so one can restore the other's checkpoints.
 """
 
+import asyncio
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -11,6 +13,7 @@ from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.stream import Stream
 from laminar_core.testing.aggregate_jobs import AGGREGATE_JOBS
+from laminar_core.testing.connected_jobs import CONNECTED_JOBS
 from laminar_core.testing.enrich_jobs import ENRICH_JOBS
 from laminar_core.testing.event_time_jobs import EVENT_TIME_JOBS, windows_behind_windows_job
 from laminar_core.testing.growing_source import GrowingSource
@@ -36,10 +39,10 @@ from laminar_core.testing.kept_state_jobs import KEPT_STATE_JOBS
 from laminar_core.testing.late_jobs import LATE_JOBS
 from laminar_core.testing.lookup_jobs import LOOKUP_JOBS
 from laminar_core.testing.memory_source import MemorySource
-from laminar_core.testing.pairing_jobs import PAIRING_JOBS
+from laminar_core.testing.pairing_jobs import EQUAL_WINDOWS_JOBS, PAIRING_JOBS
 from laminar_core.testing.process_jobs import PROCESS_JOBS
 from laminar_core.testing.session_jobs import SESSION_JOBS
-from laminar_core.testing.updating_jobs import UPDATING_JOBS
+from laminar_core.testing.updating_jobs import RANKED_JOBS, RETRACTED_JOBS, UPDATING_JOBS
 from laminar_core.testing.weighted_jobs import WEIGHTED_JOBS
 
 
@@ -229,6 +232,48 @@ def loop_job(parallelism: int) -> Job:
     return job
 
 
+LEFT = pa.schema({"left": pa.int64()})
+
+
+async def _worked_off(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return what is left of the value, after a time that depends on the row."""
+    await asyncio.sleep((rows.column("id")[0].as_py() * 7 % 10) / 20)
+    left = pc.call_function("subtract", [rows.column("value"), WORK])
+    return pa.record_batch([left], schema=LEFT)
+
+
+def _with_left(batch: pa.RecordBatch) -> pa.RecordBatch:
+    rounds = pc.call_function("add", [batch.column("rounds"), 1])
+    columns = [batch.column("id"), batch.column("key"), batch.column("left"), rounds]
+    return pa.record_batch(columns, names=["id", "key", "value", "rounds"])
+
+
+def enrich_loop_job(parallelism: int) -> Job:
+    """Return the same loop, in which a service is called for each row and round."""
+    del parallelism
+    tables, burden = payments(rows=20), Burden()
+    fresh = [
+        table.select(["id", "key", "value"]).append_column(
+            "rounds", pa.array([0] * table.num_rows, pa.int64())
+        )
+        for table in tables
+    ]
+
+    def body(entering: Stream) -> tuple[Stream, Stream]:
+        called = entering.rebalance().map(burden.carry, name="slow")
+        called = called.enrich("work", _worked_off, schema=LEFT, concurrency=4, rows_per_call=2)
+        worked = called.map(_with_left, name="round")
+        again = worked.filter(pc.field("value") > 0, name="again")
+        return again.rebalance(), worked.filter(pc.field("value") <= 0, name="settled")
+
+    p = Pipeline("enrich-loop")
+    rows = p.source("in", MemorySource(fresh)).rebalance().iterate(body, name="rounds")
+    expected = [_settled(row) for row in rows_of(tables)]
+    job = with_ledgers(p, {"out": (rows.rebalance(), expected)}, burden)
+    job.rescales = False
+    return job
+
+
 BAD_EVERY = 5
 """One of this number of rows becomes a letter."""
 
@@ -319,5 +364,10 @@ SCENARIOS: dict[str, BuildJob] = {
     **LOOKUP_JOBS,
     **LATE_JOBS,
     **LATE_JOIN_JOBS,
+    **CONNECTED_JOBS,
+    "enrich-loop": enrich_loop_job,
+    **RETRACTED_JOBS,
+    **RANKED_JOBS,
+    **EQUAL_WINDOWS_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

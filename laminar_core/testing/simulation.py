@@ -74,6 +74,8 @@ class Simulation:
         self._first_driver = first_driver
         self.slots: int | None = None
         """Number of workers that a new driver can run; None: any number."""
+        self.applications: set[str] | None = None
+        """Drivers whose application the cluster manager still has; None: there is no manager."""
         self.paces: dict[int, float] = {}
         """Slow-down factor of workers, by index."""
         self._place: Place | None = None
@@ -97,6 +99,7 @@ class Simulation:
         number = self._first_driver + len(self.drivers)
         driver = SimulatedDriver(self.world, self.network, number, self._open_store)
         driver.slots, driver.paces = self.slots, self.paces
+        driver.applications = self.applications
         self.drivers.append(driver)
         supervisor = Supervisor(
             driver,
@@ -159,6 +162,11 @@ class Simulation:
         Returns the number of lost frames; None if the receiver does not exist.
         """
         return self.drivers[-1].break_link(sender, receiver) if self.drivers else None
+
+    def silence_link(self, sender: int, receiver: int, lasts_ms: float) -> None:
+        """Let nothing of one worker arrive at another for so long, without a notice to either."""
+        if self.drivers:
+            self.drivers[-1].silence_link(sender, receiver, lasts_ms)
 
     @property
     def store_is_lost(self) -> bool:

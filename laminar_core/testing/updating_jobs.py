@@ -2,14 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow.compute as pc
 
+from laminar_core.operators import agg, windows
 from laminar_core.operators.weights import WEIGHT
 from laminar_core.pipeline import Pipeline
 from laminar_core.testing.jobs import (
     DELAY,
+    SECOND_US,
     BuildJob,
     Burden,
     Job,
@@ -17,6 +20,7 @@ from laminar_core.testing.jobs import (
     Row,
     payments,
     rows_of,
+    totals,
     with_ledgers,
 )
 from laminar_core.testing.join_jobs import ON, joined, refunds, two_streams
@@ -84,6 +88,100 @@ def join_with_ttl_job(parallelism: int) -> Job:
     some = right.filter(pc.field("shop").isin(_SHOPS), name="some")
     rows = left.join(some, on=ON, ttl="1 hour", how="left", name="join")
     return _judged(p, rows, _paired(rows_of(payments()), _some_refunds()), burden)
+
+
+def retracted_rows_job(parallelism: int) -> Job:
+    """Return a job that counts the values of the last payments of keys, which replace each other.
+
+    What takes them back is slow, so they are in flight when the job is cut.
+    """
+    del parallelism
+    p, burden = Pipeline("retracted-rows"), Burden()
+    rows = p.source("in", MemorySource(payments(3, 20))).watermark("ts", max_delay=DELAY)
+    last = rows.key_by("key").last("last-rows").to_retract(name="taken-back")
+    counts = (
+        last.map(burden.carry, name="slow")
+        .key_by("value")
+        .aggregate("of-values", agg.count(name="keys"), agg.max("id", name="last_id"))
+    )
+    found: dict[int, list[Row]] = {}
+    for of_key in _by_key(rows_of(payments(3, 20))).values():
+        newest = max(of_key, key=lambda row: row["ts"])
+        found.setdefault(newest["value"], []).append(newest)
+    expected: list[Row] = [
+        {"value": value, "keys": len(those), "last_id": max(row["id"] for row in those)}
+        for value, those in found.items()
+    ]
+    return _judged(p, counts, expected, burden)
+
+
+def retracted_windows_job(parallelism: int) -> Job:
+    """Return a job that adds up early and corrected results of windows over all keys."""
+    del parallelism
+    p, burden = Pipeline("retracted-windows"), Burden()
+    rows = p.source("in", MemorySource(payments(3, 20))).watermark("ts", max_delay=DELAY)
+    of_keys = (
+        rows.key_by("key")
+        .window(windows.tumbling("10 seconds"), time="ts")
+        .aggregate(
+            "of-keys",
+            agg.count(),
+            agg.sum("value", name="total"),
+            early="2 seconds",
+            allowed_lateness="5 seconds",
+        )
+        .to_retract(name="taken-back")
+    )
+    sums = (
+        of_keys.map(burden.carry, name="slow")
+        .key_by("window_start")
+        .aggregate("of-windows", agg.count(name="keys"), agg.sum("total", name="total"))
+    )
+    found: dict[int, list[Row]] = {}
+    for row in totals(rows_of(payments(3, 20))):
+        found.setdefault(row["start"], []).append(row)
+    expected: list[Row] = [
+        {
+            "window_start": datetime.fromtimestamp(start // SECOND_US, UTC),
+            "keys": len(those),
+            "total": sum(row["total"] for row in those),
+        }
+        for start, those in found.items()
+    ]
+    return _judged(p, sums, expected, burden)
+
+
+def top_of_totals_job(parallelism: int) -> Job:
+    """Return a job that ranks how often values come, of each key: totals that change.
+
+    The totals take different ways to the ranking, so one can go before it has come.
+    """
+    del parallelism
+    p, burden = Pipeline("top-of-totals"), Burden()
+    rows = p.source("in", MemorySource(payments(2, 24))).watermark("ts", max_delay=DELAY)
+    counts = rows.key_by("key", "value").aggregate(
+        "counts", agg.count(name="n"), agg.max("id", name="last_id"), emit="retract"
+    )
+    best = (
+        counts.rebalance()
+        .map(burden.carry, name="slow")
+        .key_by("key")
+        .top("ranking", KEPT, by="n desc", rank="place")
+    )
+    found: dict[tuple[str, int], Row] = {}
+    for row in rows_of(payments(2, 24)):
+        kind = row["key"], row["value"]
+        before = found.get(kind, {"n": 0, "last_id": row["id"]})
+        last_id = max(before["last_id"], row["id"])
+        found[kind] = {"key": kind[0], "value": kind[1], "n": before["n"] + 1, "last_id": last_id}
+    expected = [
+        {**row, "place": place}
+        for of_key in _by_key(list(found.values())).values()
+        for place, row in enumerate(
+            sorted(of_key, key=lambda row: (-row["n"], row["value"]))[:KEPT], 1
+        )
+    ]
+    return _judged(p, best, expected, burden)
 
 
 def _judged(pipeline: Pipeline, rows: Any, expected: Sequence[Row], burden: Burden) -> Job:  # noqa: ANN401
@@ -167,3 +265,10 @@ UPDATING_JOBS: dict[str, BuildJob] = {
     "updating-join": updating_join_job,
     "join-with-ttl": join_with_ttl_job,
 }
+
+RETRACTED_JOBS: dict[str, BuildJob] = {
+    "retracted-rows": retracted_rows_job,
+    "retracted-windows": retracted_windows_job,
+}
+
+RANKED_JOBS: dict[str, BuildJob] = {"top-of-totals": top_of_totals_job}

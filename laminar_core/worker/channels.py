@@ -44,6 +44,9 @@ class OutputChannel:
 
     def __init__(self, deliver: Callable[[ArrowElement], None]) -> None:
         self._deliver = deliver
+        self.may_send: Callable[[], bool] | None = None
+        """Returns whether an element may leave; None: always. Credit bounds only batches, and the
+        other end of a connection that is down confirms nothing."""
         self._queue: deque[ArrowElement] = deque()
         self._batches = 0
         self._ended = False
@@ -146,6 +149,8 @@ class OutputChannel:
         """Send as many elements as credit allows; return whether any was sent."""
         sent = False
         while self._queue:
+            if self.may_send is not None and not self.may_send():
+                break
             element = self._queue[0]
             if isinstance(element, Batch):
                 if self.credits == 0:

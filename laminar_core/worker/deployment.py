@@ -1,6 +1,7 @@
 """The settings of a worker, complete before it starts; sent inside Spark's task."""
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,10 +13,12 @@ from laminar_core.codec.inflight import InflightElement
 from laminar_core.codec.key_groups import key_group_range
 from laminar_core.connectors.formats.bad_rows import SkippedMessage
 from laminar_core.link.transport import CoordinatorAddress
+from laminar_core.link.versions import Versions, own_versions
 from laminar_core.operators.base import Snapshot, StateTable, SubtaskContext, redistribution_of
 from laminar_core.plan.evolving import rules_of_edge, state_tables_of
 from laminar_core.plan.plan import Edge, Plan
 from laminar_core.plan.state_options import StateOptions
+from laminar_core.protocol.links import LINK_DOWN_MAX_MS
 from laminar_core.protocol.types import NO_CHECKPOINT, Batch, CheckpointId, Generation
 from laminar_core.protocol.unaligned import Direction
 from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
@@ -28,6 +31,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.staging import StagingArea
 from laminar_core.worker.inflight import SnapshotLimits
 from laminar_core.worker.outputs import edge_ref
+from laminar_core.worker.read_ahead import read_ahead
 from laminar_core.worker.restored_edges import (
     EventTimes,
     RestoredEdge,
@@ -36,6 +40,10 @@ from laminar_core.worker.restored_edges import (
     same_edge,
 )
 from laminar_core.worker.restoring import RestoreSize
+
+COORDINATOR_SILENCE_MS = 15_000.0
+"""After this time without a message from the coordinator at the earliest, the driver counts as
+dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,13 @@ class Deployment:
         default_factory=dict[str, Mapping[str, str]]
     )
     """Per operator: new names of columns, by those that the checkpoint may have."""
+    versions: Versions = field(default_factory=own_versions)
+    """The versions of the driver."""
+    link_down_max_ms: float = LINK_DOWN_MAX_MS
+    """Time for which a connection between two workers may be away."""
+    coordinator_silence_max_ms: float = COORDINATOR_SILENCE_MS
+    """Time without a message from the coordinator after which a worker leaves. At least as long as
+    the coordinator waits for a worker: else a cut that it tolerates would end its workers."""
 
     def context(self, operator_id: str, subtask_index: int) -> SubtaskContext:
         """Return the context of a subtask of this generation."""
@@ -110,7 +125,10 @@ class RestoredState:
         deployment: Deployment,
         subtask_index: int,
         store: CheckpointStore,
+        reads: Executor | None = None,
     ) -> None:
+        """``reads``: where files are read ahead; None: one after the other."""
+        self._reads = reads
         self.on_read: Callable[[int], None] = lambda _: None
         """Called with the length of each file of state that was read."""
         self._deployment = deployment
@@ -192,13 +210,15 @@ class RestoredState:
 
     def _snapshot(self, entry: SubtaskEntry) -> Snapshot:
         segments = [segment for segment in entry.segments if self._concerns_me(segment)]
-        tables = (self._table(segment, entry) for segment in segments)  # They may be large.
+        read = read_ahead(segments, self._store.parts.read_state, self._reads)
+        tables = (self._table(segment, table, entry) for segment, table in read)  # They are large.
         return Snapshot(tables, dict(entry.properties), entry.committables, entry.expired_us)
 
-    def _table(self, segment: SegmentRef, entry: SubtaskEntry) -> StateTable:
+    def _table(self, segment: SegmentRef, read: pa.Table, entry: SubtaskEntry) -> StateTable:
         """Return the rows of a segment that had not expired in the subtask that wrote them."""
+        self.on_read(segment.size_bytes)
         name, operator_id = segment.table, entry.operator_id
-        rows = unexpired(name, self._read(segment), entry.expired_us.get(name))
+        rows = unexpired(name, read, entry.expired_us.get(name))
         wanted = self._state_tables.get(operator_id, {}).get(name)
         if wanted is None or rows.schema.equals(wanted.schema):
             return StateTable(name, rows)

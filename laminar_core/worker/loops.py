@@ -128,6 +128,8 @@ class FeedbackChannel(OutputChannel):
         """Send as many elements as credit allows; return whether any was sent."""
         sent = False
         while len(self._waiting):
+            if self.may_send is not None and not self.may_send():
+                break
             if isinstance(self._waiting.first, Batch):
                 if self.credits == 0:
                     break

@@ -1,4 +1,4 @@
-"""Measure the operators of a worker: rows, time at work, time behind full outputs, queues."""
+"""Measure the operators of a worker: rows, expiry, work, time behind full outputs, queues."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -22,6 +22,10 @@ def work_of(tasks: Iterable[Task], busy_ms: Callable[[str], float]) -> dict[str,
                 busy_ms=busy_ms(operator_id),
                 backpressured_ms=full_ms,
             )
+        for operator_id, operator in task.parts.operators:
+            if expired := getattr(operator, "expired_row_count", 0):
+                work = found[operator_id]
+                found[operator_id] = work.model_copy(update={"rows_expired": expired})
         if task.parts.inputs and (first := next(_rows(task), None)) is not None:
             queued = sum(channel.batches_queued for channel in task.parts.inputs)
             found[first[0]] = found[first[0]].model_copy(update={"queued_batches": queued})

@@ -15,27 +15,34 @@ import pyarrow as pa
 from laminar_core.connectors.base import CommitListener, SinkWriter
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot
 from laminar_core.protocol.types import CheckpointId
-
-_ROW_COUNT = "rows_written"
+from laminar_core.records.sink_outputs import COLUMNS, ROWS_WRITTEN, Columns
+from laminar_core.worker.output_time import OutputTime
 
 
 class CommittingSink:
-    """A sink's writer, together with the committables that are not committed yet."""
+    """A sink's writer, together with the committables that are not committed yet.
 
-    def __init__(self, writer: SinkWriter) -> None:
+    ``columns`` are recorded with each snapshot, if there are any: of one subtask is enough.
+    """
+
+    def __init__(self, writer: SinkWriter, columns: Columns = ()) -> None:
         self.writer = writer
         self.rows_written = 0
+        self.time = OutputTime()
+        self._of_the_sink: JsonObject = {COLUMNS: [list(c) for c in columns]} if columns else {}
         self._lock = threading.Lock()  # Snapshots finish in a background thread.
         self._uncommitted: dict[CheckpointId, tuple[JsonObject, ...]] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Stage rows."""
+        self.time.become_active()
         self.rows_written += batch.num_rows
         self.writer.write(batch)
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Pre-commit; the snapshots of one sink must be finished in the order they were taken."""
-        pending, rows_written = self.writer.snapshot(checkpoint_id), self.rows_written
+        pending = self.writer.snapshot(checkpoint_id)
+        now = {ROWS_WRITTEN: self.rows_written, **self.time.properties(), **self._of_the_sink}
 
         def finish() -> Snapshot:
             snapshot = pending()
@@ -44,7 +51,7 @@ class CommittingSink:
                 carried = [c for _, cs in sorted(self._uncommitted.items()) for c in cs]
             return replace(
                 snapshot,
-                properties={**snapshot.properties, _ROW_COUNT: rows_written},
+                properties={**snapshot.properties, **now},
                 committables=tuple(carried),
             )
 
@@ -61,7 +68,8 @@ class CommittingSink:
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Continue; what the restored checkpoint pre-committed has been committed by now."""
         for snapshot in snapshots:
-            rows = snapshot.properties.get(_ROW_COUNT, 0)
+            rows = snapshot.properties.get(ROWS_WRITTEN, 0)
             assert isinstance(rows, int)
             self.rows_written += rows
+        self.time.restore([snapshot.properties for snapshot in snapshots])
         self.writer.restore(snapshots)

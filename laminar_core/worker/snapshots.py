@@ -1,14 +1,18 @@
 """The asynchronous phase: finish, write and acknowledge the parts of a cut together.
 
-One background thread per worker writes them, in the order of the cuts; in-flight data is encoded
-piece by piece while more is being recorded. A part that cannot be *written* fails the checkpoint. A
-part that cannot be *finished* fails the generation, because the pre-committed data of a sink exists
-only there.
+One background thread per worker writes state, in the order of the cuts. It also encodes in-flight
+data, piece by piece while more is being recorded. The files of the queues are written by a few
+other threads, because each of them waits for the disk or the bucket. All of them are done before
+the thread writes anything of another checkpoint, so a checkpoint that completes says that no file
+of an earlier one is still being written.
+
+A part that cannot be *written* fails the checkpoint. A part that cannot be *finished* fails the
+generation, because the pre-committed data of a sink exists only there.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -27,25 +31,34 @@ from laminar_core.worker.inflight import Captured, Queue
 from laminar_core.worker.segments import NotMadeError, SegmentWriter
 from laminar_core.worker.task import Cut, PendingPart
 
+FILES_AT_ONCE = 4
+"""Files that one worker reads or writes at a time, besides state."""
+
 
 @dataclass(frozen=True, slots=True)
 class BackgroundThreads:
-    """The executors for a worker's background work, and its coroutines; one thread each."""
+    """The executors for a worker's background work, and its coroutines; one thread each.
+
+    ``files`` has several, for reading the files of a restore and for writing in-flight data; None:
+    that happens one after the other, in the thread that needs it.
+    """
 
     snapshots: Executor
     compactions: Executor
     calls: Calls
+    files: Executor | None = None
 
 
 @contextmanager
 def background_threads() -> Iterator[BackgroundThreads]:
     """Start them; at the end what they were given is finished."""
     with (
+        ThreadPoolExecutor(FILES_AT_ONCE, "laminar-files") as files,  # Last to end: others use it.
         ThreadPoolExecutor(1, "laminar-snapshot") as snapshots,
         ThreadPoolExecutor(1, "laminar-compaction") as compactions,
         closing(ThreadCalls()) as calls,
     ):
-        yield BackgroundThreads(snapshots, compactions, calls)
+        yield BackgroundThreads(snapshots, compactions, calls, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +138,12 @@ class SnapshotWriter:
         clock: Clock,
         wake: Callable[[], None],
         compression: Compression | None = None,
+        files: Executor | None = None,
     ) -> None:
+        """``files``: where in-flight data is written; None: by ``executor``, in its order."""
+        self._files = files
+        self._writing: dict[CheckpointId, list[Future[None]]] = {}
+        """In-flight files that are being written. Used by the background thread only."""
         self.segments = segments
         self._executor = executor
         self._clock = clock
@@ -173,10 +191,10 @@ class SnapshotWriter:
                 return found
 
     def _run(self, cut: Cut) -> None:
-        self._results.put(self._write(cut))
-        self._wake()
+        self._put(self._write(cut))
 
     def _write(self, cut: Cut) -> Result:
+        self._finish_writing(lambda checkpoint_id: checkpoint_id != cut.checkpoint_id)
         entries: list[SubtaskEntry] = []
         problem = ""
         for part in cut.parts:
@@ -199,17 +217,23 @@ class SnapshotWriter:
         if captured.checkpoint_id in self._discarded:
             return
         try:
-            result = self._encode(queue, captured)
-        except LaminarError as error:
-            where = f"in-flight data of {queue.operator_id}"
-            result = NotWritten(captured.checkpoint_id, vertex_id, f"{where}: {error}")
-        except Exception as error:  # noqa: BLE001 - it is reported, and ends the generation
-            result = NotFinished(error)
-        if result is not None:
-            self._results.put(result)
-            self._wake()
+            encoder = self._encode(queue, captured)
+        except Exception as error:  # noqa: BLE001 - it is reported, and may end the generation
+            self._put(_failed(vertex_id, queue, captured, error))
+            return
+        if not captured.last:
+            return
+        if encoder is None:
+            self._put(InflightWritten(captured.checkpoint_id, queue, None))
+        elif self._files is None:
+            self._write_queue(vertex_id, queue, captured, encoder)
+        else:
+            self._finish_writing(lambda checkpoint_id: checkpoint_id != captured.checkpoint_id)
+            writing = self._files.submit(self._write_queue, vertex_id, queue, captured, encoder)
+            self._writing.setdefault(captured.checkpoint_id, []).append(writing)
 
-    def _encode(self, queue: Queue, captured: Captured) -> InflightWritten | None:
+    def _encode(self, queue: Queue, captured: Captured) -> InflightEncoder | None:
+        """Add a piece to its queue's file; return the whole file after the last one, if any."""
         key = (captured.checkpoint_id, queue)
         if captured.events:
             encoder = self._encoders.get(key)
@@ -219,26 +243,40 @@ class SnapshotWriter:
                 self._encoders[key] = encoder
             for element in captured.events:
                 encoder.add(element)
-        if not captured.last:
-            return None
-        encoder = self._encoders.pop(key, None)
-        entry = None if encoder is None else self._write_inflight(captured, queue, encoder)
-        return InflightWritten(captured.checkpoint_id, queue, entry)
+        return self._encoders.pop(key, None) if captured.last else None
 
-    def _write_inflight(
-        self, captured: Captured, queue: Queue, encoder: InflightEncoder
-    ) -> InflightEntry:
-        file = self.segments.store.parts.write_inflight(
-            captured.checkpoint_id,
-            queue.operator_id,
-            queue.subtask_index,
-            queue.queue_id.direction,
-            queue.queue_id.number,
-            encoder.finish(),
-        )
-        return queue.entry(file, encoder.event_count, encoder.row_count)
+    def _write_queue(
+        self, vertex_id: str, queue: Queue, captured: Captured, encoder: InflightEncoder
+    ) -> None:
+        """Write the file of a queue; several may be written at a time."""
+        if captured.checkpoint_id in self._discarded:
+            return
+        try:
+            file = self.segments.store.parts.write_inflight(
+                captured.checkpoint_id,
+                queue.operator_id,
+                queue.subtask_index,
+                queue.queue_id.direction,
+                queue.queue_id.number,
+                encoder.finish(),
+            )
+            entry = queue.entry(file, encoder.event_count, encoder.row_count)
+        except Exception as error:  # noqa: BLE001 - it is reported, and may end the generation
+            self._put(_failed(vertex_id, queue, captured, error))
+        else:
+            self._put(InflightWritten(captured.checkpoint_id, queue, entry))
+
+    def _finish_writing(self, of: Callable[[CheckpointId], bool]) -> None:
+        """Wait for the in-flight files of the checkpoints that ``of`` selects."""
+        for checkpoint_id in [number for number in self._writing if of(number)]:
+            wait(self._writing.pop(checkpoint_id))
+
+    def _put(self, result: Result) -> None:
+        self._results.put(result)
+        self._wake()
 
     def _forget(self, checkpoint_id: CheckpointId) -> None:
+        self._finish_writing(lambda number: number == checkpoint_id)
         for key in [key for key in self._encoders if key[0] == checkpoint_id]:
             del self._encoders[key]
 
@@ -287,8 +325,7 @@ class SnapshotWriter:
             with suppress(LaminarError):
                 self.segments.write_changes(part.operator_id, snapshot.expired_us, part.merge)
         except Exception as error:  # noqa: BLE001 - it is reported, and ends the generation
-            self._results.put(_not_finished(error))
-            self._wake()
+            self._put(_not_finished(error))
 
 
 class _StoreError(Exception):
@@ -301,3 +338,11 @@ def _not_finished(error: Exception) -> NotFinished:
     if isinstance(error, NotMadeError) and isinstance(cause, Exception):
         return NotFinished(cause)
     return NotFinished(error)
+
+
+def _failed(vertex_id: str, queue: Queue, captured: Captured, error: Exception) -> Result:
+    """Return what became of a queue's file: the store's errors fail the checkpoint only."""
+    if not isinstance(error, LaminarError):
+        return NotFinished(error)
+    where = f"in-flight data of {queue.operator_id}"
+    return NotWritten(captured.checkpoint_id, vertex_id, f"{where}: {error}")

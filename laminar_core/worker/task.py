@@ -301,6 +301,8 @@ class Task:
             self._end()
             return True
         if not self.timed.has_pending() and source.became_idle():
+            if self.parts.sink is not None:
+                self.parts.sink.time.become_idle()
             self._broadcast(Idle())
         return False
 
@@ -369,6 +371,8 @@ class Task:
         self._finish()
 
     def _finish(self) -> None:
+        if self.parts.sink is not None:
+            self.parts.sink.time.advance(WATERMARK_END_US)
         self._broadcast(EndOfInput())
         self.finished = True
 
@@ -390,6 +394,8 @@ class Task:
                 output.send(side.rows)
 
     def _emit_watermark(self, watermark_us: int) -> None:
+        if self.parts.sink is not None:
+            self.parts.sink.time.advance(watermark_us)
         self._broadcast(Watermark(watermark_us))
 
     def _broadcast(self, element: ArrowElement) -> None:

@@ -8,7 +8,9 @@ import pyarrow as pa
 from laminar_core.codec.inflight import InflightElement
 from laminar_core.host.calls import Calls, ThreadCalls
 from laminar_core.host.clock import Clock
-from laminar_core.link.links import Links, RemoteDelivery, RemoteGrant
+from laminar_core.link.channel_ends import ReceivingEnd, SendingEnd
+from laminar_core.link.greeter import Greeter
+from laminar_core.link.links import Links
 from laminar_core.link.messages import SourceProgress
 from laminar_core.link.transport import WorkerTransport
 from laminar_core.link.wire import (
@@ -21,8 +23,8 @@ from laminar_core.link.wire import (
 )
 from laminar_core.operators.base import AnySubtask, redistribution_of
 from laminar_core.plan.plan import Edge, SinkNode, SourceNode, Vertex
-from laminar_core.protocol.fifo import Broken, Delivered, Dropped, FifoChannel
-from laminar_core.protocol.types import WATERMARK_END_US, ChannelId, Generation
+from laminar_core.protocol.links import LINK_DOWN_MAX_MS
+from laminar_core.protocol.types import WATERMARK_END_US, ChannelId
 from laminar_core.protocol.unaligned import (
     Direction,
     QueueId,
@@ -30,6 +32,7 @@ from laminar_core.protocol.unaligned import (
 )
 from laminar_core.protocol.watermarks import WatermarkGate
 from laminar_core.records.bad_rows import BadRowTotals
+from laminar_core.records.sink_outputs import columns_of
 from laminar_core.state.chunks import MemoryBackend, StateBackend
 from laminar_core.worker.bad_rows import BadRowGate
 from laminar_core.worker.channels import InputChannel, OutputChannel
@@ -51,9 +54,6 @@ from laminar_core.worker.task import Task, TaskListener, TaskParts
 
 ChannelKey = tuple[int, int]
 """(edge id, index of the subtask at the other end)."""
-
-Frame = tuple[FrameKind, Buffer]
-"""An element that has arrived and is not decoded yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +80,28 @@ class Wiring:
         default_factory=dict[ChannelKey, OutputChannel]
     )
     codecs: dict[int, ElementCodec] = field(default_factory=dict[int, ElementCodec])
-    orders: dict[ChannelKey, FifoChannel[Frame]] = field(
-        default_factory=dict[ChannelKey, FifoChannel[Frame]]
+    sending: dict[ChannelKey, SendingEnd] = field(default_factory=dict[ChannelKey, SendingEnd])
+    """Ends of the channels to other workers."""
+    receiving: dict[ChannelKey, ReceivingEnd] = field(
+        default_factory=dict[ChannelKey, ReceivingEnd]
     )
+    """Ends of the channels from other workers."""
     queues: dict[tuple[str, QueueId], Queue] = field(
         default_factory=dict[tuple[str, QueueId], Queue]
     )
     """By vertex: where in-flight data is filed."""
     backend: StateBackend = field(default_factory=MemoryBackend)
     calls: Calls = field(default_factory=ThreadCalls)
+    link_down_max_ms: float = LINK_DOWN_MAX_MS
     links: Links = field(init=False)
     """The connections to the other workers."""
+    greeter: Greeter = field(init=False)
     foreign_frames: int = 0
     """Frames of other generations that were dropped."""
 
     def __post_init__(self) -> None:
-        self.links = Links(self.subtask_index, self.generation)
+        self.links = Links(self.subtask_index, self.generation, self.link_down_max_ms)
+        self.greeter = Greeter(self.subtask_index, self.generation)
 
     def on_frame(self, header_bytes: Buffer, payload: Buffer) -> None:
         """Route an incoming frame, once all frames before it have arrived.
@@ -104,7 +110,6 @@ class Wiring:
         and its channels may differ from the current ones (ERRATA 3.23).
 
         Raises:
-            LinkBrokenError: a frame is missing, and a connection has broken.
             ProtocolError: the transport delivered an invalid frame, or a frame is missing although
                 no connection has broken (OUT_OF_ORDER).
         """
@@ -114,28 +119,27 @@ class Wiring:
             return
         self.links.hear(header)
         match header.kind:
-            case FrameKind.CREDIT:
-                self.outputs[header.edge_id, header.receiver].give_up_to(header.sequence)
+            case FrameKind.CREDIT | FrameKind.RESEND:
+                key = header.edge_id, header.receiver
+                self.outputs[key].give_up_to(header.sequence)
+                self.sending[key].confirmed(header, payload)
             case FrameKind.ROLL_CALL:
                 self.links.answer(header.sender)
+            case FrameKind.GREETING:
+                self.greeter.hear(header.sender)
+            case FrameKind.PRESENT:
+                pass
+            case FrameKind.MARK:
+                self.receiving[header.edge_id, header.sender].marked(header.sequence)
             case _:
                 self._on_numbered(header, payload)
 
     def _on_numbered(self, header: Header, payload: Buffer) -> None:
         key = header.edge_id, header.sender
         task, channel = self.inputs[key]
-        frame = header.kind, payload
-        match self.orders[key].receive(Generation(header.generation), header.sequence, frame):
-            case Delivered(frames):
-                for kind, data in frames:
-                    if kind is FrameKind.MARK:
-                        continue
-                    element = self.codecs[header.edge_id].decode(kind, data)
-                    task.arrived(channel.channel, element)
-            case Broken() as broken:
-                raise self.links.missing(broken, channel.channel, header.sender)
-            case Dropped():
-                pass
+        codec = self.codecs[header.edge_id]
+        for kind, data in self.receiving[key].receive(header, payload):
+            task.arrived(channel.channel, codec.decode(kind, data))
 
     def counts(self) -> RowCounts:
         """Return the rows that sources read, sinks wrote and operators dropped as late."""
@@ -224,9 +228,6 @@ class _Builder:
             for edge, sender, channel in self._numbered_inputs(vertex):
                 found = next(i for i in task.parts.inputs if i.channel == channel)
                 self.wiring.inputs[edge.edge_id, sender] = (task, found)
-                self.wiring.orders[edge.edge_id, sender] = FifoChannel(
-                    Generation(self.wiring.generation), self.transport.reorder_max
-                )
 
     def _parts(self, vertex: Vertex) -> TaskParts:
         numbered = self._numbered_inputs(vertex)
@@ -330,7 +331,9 @@ class _Builder:
     def _sink(self, vertex: Vertex, node: SinkNode) -> CommittingSink:
         context = self.deployment.context(node.operator_id, self.me)
         context = replace(context, staging=self.restored.staging(node.operator_id))
-        sink = CommittingSink(node.sink.open(context, vertex.output_schema()))
+        schema = vertex.output_schema()
+        columns = columns_of(schema) if self.me == 0 else ()
+        sink = CommittingSink(node.sink.open(context, schema), columns)
         if snapshots := self.restored.snapshots(node.operator_id, "split"):
             sink.restore(snapshots)
         return sink
@@ -340,7 +343,7 @@ class _Builder:
     def _input(
         self, edge: Edge, sender: int, channel: ChannelId, queued: Sequence[InflightElement]
     ) -> InputChannel:
-        created = InputChannel(channel, self._grant(edge, sender))
+        created = InputChannel(channel, self._grant(edge, sender, channel))
         created.restore(queued)
         return created
 
@@ -354,6 +357,8 @@ class _Builder:
                 if edge.feedback
                 else OutputChannel(deliver)
             )
+            if isinstance(deliver, SendingEnd):
+                channel.may_send = deliver.has_room
             channel.restore(self.restored.outgoing(edge, receiver))
             channels[receiver] = self.wiring.outputs[edge.edge_id, receiver] = channel
         split = splitter(edge, self.me, parallelism, self.deployment.plan.max_parallelism)
@@ -394,17 +399,21 @@ class _Builder:
     def _local(self, edge: Edge) -> "_LocalDelivery":
         return _LocalDelivery(self.wiring, (edge.edge_id, self.me))
 
-    def _remote(self, edge: Edge, receiver: int) -> RemoteDelivery:
+    def _remote(self, edge: Edge, receiver: int) -> SendingEnd:
         codec = self.wiring.codecs[edge.edge_id]
         header = Header(self.wiring.generation, edge.edge_id, self.me, receiver, FrameKind.BATCH, 0)
-        delivery = RemoteDelivery(self.transport, codec, header)
-        return self.wiring.links.deliver_to(receiver, delivery)
+        end = SendingEnd(self.transport, codec, header)
+        self.wiring.sending[edge.edge_id, receiver] = end
+        return self.wiring.links.add_sending(receiver, end)
 
-    def _grant(self, edge: Edge, sender: int) -> "RemoteGrant | _LocalGrant":
+    def _grant(self, edge: Edge, sender: int, channel: ChannelId) -> "ReceivingEnd | _LocalGrant":
         if sender == self.me:
             return _LocalGrant(self.wiring, (edge.edge_id, self.me))
         header = Header(self.wiring.generation, edge.edge_id, sender, self.me, FrameKind.CREDIT, 0)
-        return self.wiring.links.grant_to(sender, RemoteGrant(self.transport, header))
+        links = self.wiring.links
+        end = ReceivingEnd(self.transport, header, channel, links.have_broken)
+        self.wiring.receiving[edge.edge_id, sender] = end
+        return links.add_receiving(sender, end)
 
 
 class _LocalDelivery:

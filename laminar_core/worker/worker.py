@@ -18,6 +18,7 @@ from laminar_core.errors import (
     ErrorCode,
     FencedError,
     LaminarError,
+    LinkBrokenError,
     ProtocolError,
 )
 from laminar_core.host.clock import Clock
@@ -25,11 +26,13 @@ from laminar_core.link.messages import (
     Abort,
     AddSplits,
     AlignmentTimeout,
+    Begin,
     Cancel,
     CheckpointMessage,
     Completed,
     FileUnreadable,
     Finish,
+    GreetingsMissing,
     Hold,
     LoopMessage,
     LoopReport,
@@ -45,6 +48,7 @@ from laminar_core.link.messages import (
     SnapshotAck,
     SnapshotDecline,
     SourceMessage,
+    StartMessage,
     ToCoordinator,
     ToWorker,
     Trigger,
@@ -55,7 +59,9 @@ from laminar_core.link.messages import (
     decode_to_worker,
 )
 from laminar_core.link.reliable_delivery import ControlEnd
+from laminar_core.link.sockets import open_files_max
 from laminar_core.link.transport import WorkerTransport
+from laminar_core.link.versions import own_versions, require_same
 from laminar_core.objectstore.contract import counts_of
 from laminar_core.protocol.types import CheckpointId, DeclineCause, Generation
 from laminar_core.records.manifest import AlignmentEntry
@@ -64,6 +70,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.worker.backends import open_backend
 from laminar_core.worker.changelog import Changelog
 from laminar_core.worker.deployment import Deployment, RestoredState
+from laminar_core.worker.imports import not_importable
 from laminar_core.worker.inflight import Captured
 from laminar_core.worker.life import Activity, SignsOfLife
 from laminar_core.worker.loops import HeadTask, loop_counts
@@ -93,14 +100,13 @@ WORK_INTERVAL_MS = 1_000
 WAIT_MAX_MS = 20
 """Longest sleep of an idle worker; arrivals and finished snapshots end it early."""
 
-COORDINATOR_SILENCE_MAX_MS = 15_000
-"""After this time without a message from the coordinator, the driver counts as dead."""
-
 _RESTART_WOULD_MEET_IT_AGAIN = (ConfigurationError, DataError, ProtocolError)
 
 
 def failure(generation: Generation, worker: int, error: Exception) -> WorkerFailed:
     """Return the message that says why a worker ends, and whether a restart could help."""
+    if isinstance(error, ImportError) and not isinstance(error, LaminarError):
+        error = not_importable(f"{type(error).__name__}: {error}")
     code = error.code if isinstance(error, LaminarError) else ErrorCode.WORKER_FAILED
     said = str(error) if isinstance(error, LaminarError) else f"{type(error).__name__}: {error}"
     helps = not isinstance(error, _RESTART_WOULD_MEET_IT_AGAIN)
@@ -110,6 +116,7 @@ def failure(generation: Generation, worker: int, error: Exception) -> WorkerFail
         code=code,
         reason=said,
         restart_helps=helps or isinstance(error, CorruptCheckpointError),
+        links=error.links if isinstance(error, LinkBrokenError) else (),
     )
 
 
@@ -132,6 +139,8 @@ class Phase(Enum):
     """The phases of a worker's life."""
 
     REGISTERING = auto()
+    GREETING = auto()
+    """It knows the others' addresses, and does not work before all of them reach each other."""
     RUNNING = auto()
     FINISHED = auto()
     CANCELLED = auto()
@@ -161,7 +170,12 @@ class Worker:
             store, deployment.generation, subtask_index, deployment.state, threads.compactions
         )
         self._snapshots = SnapshotWriter(
-            segments, threads.snapshots, clock, transport.wake, deployment.inflight_compression
+            segments,
+            threads.snapshots,
+            clock,
+            transport.wake,
+            deployment.inflight_compression,
+            threads.files,
         )
         self._changelog = Changelog(self._snapshots, deployment.state, clock)
         self._parts: dict[CheckpointId, WorkerPart] = {}
@@ -170,7 +184,13 @@ class Worker:
         self._data_flowed = False
         self._wait_clock = WaitClock()
         self._store = store
-        self.wiring = Wiring(subtask_index, deployment.generation, calls=threads.calls)
+        self._files = threads.files
+        self.wiring = Wiring(
+            subtask_index,
+            deployment.generation,
+            calls=threads.calls,
+            link_down_max_ms=deployment.link_down_max_ms,
+        )
         threads.calls.on_done = transport.wake
         self.activity = Activity(clock)
 
@@ -183,17 +203,18 @@ class Worker:
         return SignsOfLife(self._deployment.generation, self._me, self.activity, send)
 
     def start(self, host: str) -> None:
-        """Build the tasks and restore their state, after checking that the store is the driver's.
+        """Build the tasks and restore their state, if the host has the driver's versions and store.
 
         Raises:
-            ConfigurationError: this host does not share the driver's store.
+            ConfigurationError: it has not.
             CorruptCheckpointError: a state file contradicts the manifest.
             DataError: a source cannot be opened.
         """
+        require_same(self._deployment.versions, own_versions(), host)
         proof = self._deployment.claim_sha256
         self._store.claims.check_shared(self._deployment.generation, proof, host)
         self.wiring.backend = open_backend(self._deployment, self._me)
-        restored = RestoredState(self._deployment, self._me, self._store)
+        restored = RestoredState(self._deployment, self._me, self._store, self._files)
         total = restored.size()
         restored.on_read = RestoreMeter(total, partial(self._report_restore, total)).read
         wire(self.wiring, self._deployment, restored, self._transport, self, self._clock)
@@ -223,6 +244,8 @@ class Worker:
                 endpoint=self._transport.endpoint,
                 public_key=self._transport.public_key,
                 claim_sha256=self._store.claims.sha256(self._deployment.generation),
+                versions=own_versions(),
+                open_files_max=open_files_max(),
             )
         )
 
@@ -236,7 +259,7 @@ class Worker:
     @property
     def working(self) -> bool:
         """Whether the coordinator has not ended it yet."""
-        return self.phase in (Phase.REGISTERING, Phase.RUNNING)
+        return self.phase in (Phase.REGISTERING, Phase.GREETING, Phase.RUNNING)
 
     def collected(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield the collected rows as (sink, batch), if the job has finished."""
@@ -247,7 +270,11 @@ class Worker:
         """Run one turn of the loop; return whether it did anything."""
         self.activity.begin_step()
         busy = self._receive_control()
-        if self.phase is Phase.RUNNING:
+        if self.phase is Phase.GREETING:
+            # What comes besides greetings is of workers that have begun: so will this one.
+            busy |= self._receive_data()
+            self.wiring.greeter.turn(self._clock.monotonic_ms())
+        elif self.phase is Phase.RUNNING:
             busy |= self._receive_data()
             self.wiring.links.turn(self._clock.monotonic_ms())
             for task in self.wiring.tasks:
@@ -295,20 +322,19 @@ class Worker:
         now_ms = self._clock.monotonic_ms()
         if heard:
             self._heard_ms = now_ms
-        elif now_ms - self._heard_ms > COORDINATOR_SILENCE_MAX_MS:
+        elif now_ms - self._heard_ms > self._deployment.coordinator_silence_max_ms:
             raise FencedError(
                 ErrorCode.FENCED,
-                f"no message from the coordinator for {COORDINATOR_SILENCE_MAX_MS} ms, "
+                f"no message from the coordinator for "
+                f"{self._deployment.coordinator_silence_max_ms:g} ms, "
                 f"generation {self._deployment.generation} ends",
             )
         return heard
 
     def _on_message(self, message: ToWorker) -> None:
         match message:
-            case Peers():
-                self._transport.connect_peers(message.peers)
-                self.wiring.links.begin(self._transport, [peer.host for peer in message.peers])
-                self.phase = Phase.RUNNING
+            case Peers() | Begin():
+                self._on_start_message(message)
             case Trigger() | AlignmentTimeout() | Abort() | Completed() | Hold() | Resume():
                 self._on_checkpoint_message(message)
             case Renew():
@@ -324,6 +350,29 @@ class Worker:
                 self.phase = Phase.FINISHED
             case Cancel():
                 self.phase = Phase.CANCELLED
+
+    def _on_start_message(self, message: StartMessage) -> None:
+        match message:
+            case Peers(peers=peers):
+                self._transport.connect_peers(peers)
+                self.wiring.links.begin(self._transport, [peer.host for peer in peers])
+                self.phase = Phase.GREETING
+                self.wiring.greeter.begin(
+                    self._transport,
+                    len(peers),
+                    self._clock.monotonic_ms(),
+                    self._report_greetings,
+                )
+            case Begin():
+                self.wiring.greeter.end()
+                self.phase = Phase.RUNNING
+
+    def _report_greetings(self, senders: tuple[int, ...]) -> None:
+        self._send(
+            GreetingsMissing(
+                generation=self._deployment.generation, worker=self._me, senders=senders
+            )
+        )
 
     def _on_source_message(self, message: SourceMessage) -> None:
         match message:

@@ -7,14 +7,14 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from laminar_core.driver.commands.texts import requested_mode
 from laminar_core.orchestration.acts import ActForm, CheckpointNumber
+from laminar_core.orchestration.control.command_choices import Alignment, Ending
 from laminar_core.records.retention_paths import check_pin_name
 from laminar_core.resources.values import Place
+from laminar_core.sensors.pauses import PAUSABLE
 from laminar_core.units import DurationText, accepted_by, duration_ms
 
 PinName = Annotated[str, accepted_by(check_pin_name)]
-Mode = Annotated[str, accepted_by(requested_mode)]
 
 
 class CommandForm(ActForm):
@@ -43,33 +43,20 @@ class SavepointForm(CommandForm):
 class StopForm(CommandForm):
     """How to end the job."""
 
-    savepoint: Place | None = Field(
-        default=None,
-        description="Copy the last checkpoint to this new directory or s3://bucket/prefix; if that "
-        "fails the job continues.",
+    how: Ending = Field(
+        discriminator="kind",
+        description="checkpoint: with a last one. savepoint: a copy of the last one stays. "
+        "cancel: at once, without one.",
     )
-    cancel: bool = Field(
-        default=False,
-        description="End at once, without a last checkpoint; what came after the newest one is "
-        "read again by the next start.",
-    )
-
-    @model_validator(mode="after")
-    def _one_end(self) -> Self:
-        if self.cancel and self.savepoint is not None:
-            raise ValueError(
-                "cancel ends the job without a checkpoint, so it cannot be combined with "
-                "savepoint: give one of them"
-            )
-        return self
 
 
 class ModeForm(CommandForm):
     """How checkpoints should behave under backpressure."""
 
-    mode: Mode = Field(
+    mode: Alignment = Field(
+        discriminator="kind",
         description="From the next checkpoint on: aligned, unaligned, default (as it was started), "
-        "or the time until barriers overtake, as in '5 seconds'."
+        "or overtake, with the time until barriers do that.",
     )
 
 
@@ -88,6 +75,25 @@ class UnpinForm(ActForm):
 
     checkpoint_id: CheckpointNumber = Field(description="Of the pinned checkpoint, as in 42.")
     name: PinName = Field(default="pin", description="Of the pin.")
+
+
+class PauseForm(ActForm):
+    """The sensors that leave the stream alone for a while."""
+
+    sensors: list[str] = Field(
+        default=["alignment", "recovery"],
+        description="Which of the shared sensors leave this stream alone: " + ", ".join(PAUSABLE),
+    )
+    hold_for: DurationText | None = Field(
+        default=None, description="As in '2 hours'; left out: until somebody resumes it."
+    )
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        unknown = sorted(set(self.sensors) - set(PAUSABLE))
+        if unknown or not self.sensors:
+            raise ValueError(f"sensors: give some of {', '.join(PAUSABLE)}")
+        return self
 
 
 class ExportForm(ActForm):

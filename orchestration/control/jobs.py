@@ -16,20 +16,26 @@ from laminar_core.host.clock import SystemClock
 from laminar_core.orchestration.acts import (
     ActForm,
     act_job,
+    begin_act,
+    form_schema,
     in_one_line,
-    refuse_temporary_instance,
-    valid_form,
+)
+from laminar_core.orchestration.control.command_choices import (
+    Cancel,
+    LastSavepoint,
+    mode_text,
 )
 from laminar_core.orchestration.control.forms import (
     CommandForm,
     ExportForm,
     ModeForm,
+    PauseForm,
     PinForm,
     SavepointForm,
     StopForm,
     UnpinForm,
 )
-from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.orchestration.group import Group
 from laminar_core.records.actor import Actor
 from laminar_core.records.commands import ControlResult
 from laminar_core.resources.checkpoints import CheckpointStoreResource
@@ -38,11 +44,11 @@ from laminar_core.resources.names import (
     StreamJob,
     asset_key,
     checkpoint_key,
-    job_name,
     partition_of,
 )
 from laminar_core.resources.run_actor import actor_of_run
 from laminar_core.sensors.observer.savepoint_reports import savepoint_materialization
+from laminar_core.sensors.pauses import Pause, record_pause
 from laminar_core.units import duration_ms
 
 F = TypeVar("F", bound=ActForm)
@@ -99,25 +105,26 @@ class Act(Generic[F]):
     carry_out: Callable[[Acting, F], None]
     description: str
 
-    def job(self, spec: StreamSpec) -> dg.JobDefinition:
-        """Return the job for one stream."""
+    def job(self, group: Group) -> dg.JobDefinition:
+        """Return the job for the streams of a group."""
 
         @dg.op(
-            name=job_name(spec.name, self.name),
-            config_schema=self.form.to_config_schema(),
+            name=group.job_name(self.name),
+            config_schema=form_schema(self.form, group),
             description=self.description,
         )
-        def op(context: dg.OpExecutionContext, checkpoints: CheckpointStoreResource) -> None:
-            self._run(context, spec.name, checkpoints)
+        def op(
+            context: dg.OpExecutionContext, laminar_checkpoints: CheckpointStoreResource
+        ) -> None:
+            self._run(context, group, laminar_checkpoints)
 
-        return act_job(spec, self.name, op, self.description)
+        return act_job(group, self.name, op, self.description)
 
     def _run(
-        self, context: dg.OpExecutionContext, stream: str, checkpoints: CheckpointStoreResource
+        self, context: dg.OpExecutionContext, group: Group, checkpoints: CheckpointStoreResource
     ) -> None:
-        refuse_temporary_instance(context.instance)
-        form = valid_form(self.form, context.op_config)
-        actor = actor_of_run(context.run)
+        spec, form = begin_act(context, group, self.name, self.form)
+        stream, actor = spec.name, actor_of_run(context.run)
         with in_one_line():
             control = JobControl(
                 checkpoints.open(stream),
@@ -133,14 +140,14 @@ def _timeout_ms(form: ActForm) -> int:
     return form.timeout_ms if isinstance(form, CommandForm) else TIMEOUT_MS
 
 
-def control_definitions(spec: StreamSpec) -> dg.Definitions:
-    """Return the jobs with which users, schedules and sensors act on one stream."""
-    return dg.Definitions(jobs=[*control_jobs(spec).values()])
+def control_definitions(group: Group) -> dg.Definitions:
+    """Return the jobs with which users, schedules and sensors act on a stream."""
+    return dg.Definitions(jobs=[*control_jobs(group).values()])
 
 
-def control_jobs(spec: StreamSpec) -> dict[StreamJob, dg.JobDefinition]:
-    """Return these jobs by name, for sensors that request them."""
-    return {act.name: act.job(spec) for act in ACTS}
+def control_jobs(group: Group) -> dict[StreamJob, dg.JobDefinition]:
+    """Return these jobs by name."""
+    return {act.name: act.job(group) for act in ACTS}
 
 
 # --- what each does -----------------------------------------------------------------------------
@@ -155,24 +162,28 @@ def _savepoint(acting: Acting, form: SavepointForm) -> None:
 
 
 def _stop(acting: Acting, form: StopForm) -> None:
-    control = acting.control
-    reason, savepoint = form.reason, form.savepoint
-    done = control.cancel(reason) if form.cancel else control.stop(reason, savepoint)
+    control, reason = acting.control, form.reason
+    if isinstance(form.how, Cancel):
+        done = control.cancel(reason)
+    else:
+        target = form.how.target if isinstance(form.how, LastSavepoint) else None
+        done = control.stop(reason, target)
     end = control.store.generations.read_end(done.generation)
-    how = "its result is not recorded" if end is None else end.outcome
-    _log_done(acting, done, outcome=how)
+    outcome = "its result is not recorded" if end is None else end.outcome
+    _log_done(acting, done, outcome=outcome)
     acting.observe_deployment(
-        f"generation {done.generation}: {how}", generation=done.generation, reason=reason
+        f"generation {done.generation}: {outcome}", generation=done.generation, reason=reason
     )
 
 
 def _mode(acting: Acting, form: ModeForm) -> None:
-    done = acting.control.set_mode(form.mode, form.reason)
-    _log_done(acting, done, mode=form.mode)
+    mode = mode_text(form.mode)
+    done = acting.control.set_mode(mode, form.reason)
+    _log_done(acting, done, mode=mode)
     acting.observe_deployment(
         str(done),
         generation=done.generation,
-        mode=form.mode,
+        mode=mode,
         reason=form.reason,
         **_known(done.result),
     )
@@ -192,6 +203,25 @@ def _unpin(acting: Acting, form: UnpinForm) -> None:
     what = f"checkpoint {form.checkpoint_id} is no longer pinned as {form.name}"
     acting.log(what)
     acting.observe_checkpoint(form.checkpoint_id, what, pin=form.name, reason=form.reason)
+
+
+def _pause(acting: Acting, form: PauseForm) -> None:
+    until_ms = None
+    if form.hold_for is not None:
+        until_ms = SystemClock().now_ms() + duration_ms(form.hold_for)
+    sensors = tuple(sorted(set(form.sensors)))
+    pause = Pause(sensors=sensors, until_ms=until_ms, by=acting.actor.name, reason=form.reason)
+    record_pause(acting.context.instance, acting.stream, pause)
+    what = f"{', '.join(sensors)}: {pause}"
+    acting.log(what)
+    acting.observe_deployment(what, reason=form.reason)
+
+
+def _resume(acting: Acting, form: ActForm) -> None:
+    record_pause(acting.context.instance, acting.stream, Pause())
+    what = "no sensor is paused any more"
+    acting.log(what)
+    acting.observe_deployment(what, reason=form.reason)
 
 
 def _export(acting: Acting, form: ExportForm) -> None:
@@ -240,6 +270,13 @@ ACTS: tuple[Act[Any], ...] = (
     ),
     Act("pin", PinForm, _pin, "Keep a checkpoint: retention does not delete it."),
     Act("unpin", UnpinForm, _unpin, "Remove a pin, so that retention may delete the checkpoint."),
+    Act(
+        "pause",
+        PauseForm,
+        _pause,
+        "Let sensors leave one stream alone for a while; they look after the others as before.",
+    ),
+    Act("resume", ActForm, _resume, "End a pause."),
     Act(
         "export_savepoint",
         ExportForm,

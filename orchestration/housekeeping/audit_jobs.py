@@ -12,9 +12,9 @@ from pydantic import Field
 
 from laminar_core.host.clock import Clock
 from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
 from laminar_core.orchestration.housekeeping.report_tables import Row, table_of
-from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.records.audit import AuditReport
 from laminar_core.sensors.facts.audit_memory import AuditMemory, recall, verify_with
 from laminar_core.sensors.judgements import judge_audit_chain
@@ -34,15 +34,15 @@ class AuditForm(ActForm):
     )
 
 
-def build_audit_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
-    """Return ``{stream}_audit``."""
+def build_audit_job(group: Group, clock: Clock) -> dg.JobDefinition:
+    """Return ``laminar_audit``."""
     return chore_job(
-        spec,
+        group,
         "audit",
         AuditForm,
         verify_audit,
         clock,
-        description=f"Verify that the audit log was not changed: {spec.name}.",
+        description="Verify that the audit log of a stream was not changed.",
     )
 
 

@@ -11,14 +11,21 @@ from laminar_core.host.clock import Clock
 from laminar_core.orchestration.acts import (
     ActForm,
     act_job,
+    begin_act,
+    form_schema,
     in_one_line,
-    refuse_temporary_instance,
-    valid_form,
 )
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.records.actor import Actor
 from laminar_core.resources.checkpoints import CheckpointStoreResource
-from laminar_core.resources.names import StreamAsset, StreamCheck, StreamJob, asset_key, job_name
+from laminar_core.resources.names import (
+    CHECKPOINTS_KEY,
+    StreamAsset,
+    StreamCheck,
+    StreamJob,
+    asset_key,
+)
 from laminar_core.resources.run_actor import actor_of_run
 from laminar_core.sensors.judgements import Verdict
 from laminar_core.sensors.observer.check_events import evaluation
@@ -68,7 +75,7 @@ class Chore:
 
 
 def chore_job(  # noqa: PLR0913 - what a job is made of
-    spec: StreamSpec,
+    group: Group,
     name: StreamJob,
     form: type[F],
     work: Callable[[Chore, F], None],
@@ -84,23 +91,22 @@ def chore_job(  # noqa: PLR0913 - what a job is made of
     """
 
     @dg.op(
-        name=job_name(spec.name, name),
-        config_schema=form.to_config_schema(),  # pyright: ignore[reportArgumentType] - Dagster takes such a schema too
+        name=group.job_name(name),
+        config_schema=form_schema(form, group),
         description=description,
-        required_resource_keys={"checkpoints", *resources},
+        required_resource_keys={CHECKPOINTS_KEY, *resources},
         pool=pool,
     )
     def op(context: dg.OpExecutionContext) -> None:
-        refuse_temporary_instance(context.instance)
-        filled = valid_form(form, context.op_config)
+        spec, filled = begin_act(context, group, name, form)
         with in_one_line():
             work(_chore(context, spec, clock), filled)
 
-    return act_job(spec, name, op, description, {"dagster/max_runtime": _RUNTIME_S_MAX})
+    return act_job(group, name, op, description, {"dagster/max_runtime": _RUNTIME_S_MAX})
 
 
 def _chore(context: dg.OpExecutionContext, spec: StreamSpec, clock: Clock) -> Chore:
-    checkpoints = context.resources.checkpoints
+    checkpoints = getattr(context.resources, CHECKPOINTS_KEY)
     assert isinstance(checkpoints, CheckpointStoreResource)
     store = checkpoints.open(spec.name)
     if store.claims.newest() is None:

@@ -8,6 +8,7 @@ import dagster as dg
 from laminar_core.host.clock import Clock
 from laminar_core.objectstore.contract import counts_of
 from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
 from laminar_core.orchestration.housekeeping.costs import (
     CostFacts,
@@ -18,7 +19,7 @@ from laminar_core.orchestration.housekeeping.costs import (
     storage_cost,
 )
 from laminar_core.orchestration.housekeeping.report_tables import Row, table_of
-from laminar_core.orchestration.spec import PriceTable, StreamSpec
+from laminar_core.orchestration.spec import PriceTable
 from laminar_core.retention.facts import Completed
 from laminar_core.retention.run import Planned, Retention
 from laminar_core.store.usage import (
@@ -37,15 +38,15 @@ class CostForm(ActForm):
     """A report reads, and changes nothing."""
 
 
-def build_cost_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
-    """Return ``{stream}_costs``."""
+def build_cost_job(group: Group, clock: Clock) -> dg.JobDefinition:
+    """Return ``laminar_costs``."""
     return chore_job(
-        spec,
+        group,
         "costs",
         CostForm,
         report_costs,
         clock,
-        description=f"Reckon what the checkpoints of {spec.name} cost.",
+        description="Reckon what the checkpoints of a stream cost.",
     )
 
 
@@ -56,7 +57,8 @@ def report_costs(chore: Chore, _form: CostForm) -> None:
         LaminarError: the store did not answer, or what a generation started from is damaged.
     """
     store, prices = chore.store, chore.spec.prices
-    planned = Retention(store, chore.spec.retention.policy(), chore.clock.now_ms).plan()
+    retention = Retention(store, chore.spec.retention.policy(), chore.clock.now_ms)
+    planned = retention.plan(indexed=True)
     records = read_record_usage(store, {file.path for file in planned.facts.files})
     facts = CostFacts(
         stored=(

@@ -1,8 +1,9 @@
-"""Housekeeping of a stream: its jobs, their assets, and their schedules."""
+"""Housekeeping of streams: the jobs, their assets, and their schedules."""
 
 import dagster as dg
 
 from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.audit_jobs import build_audit_job
 from laminar_core.orchestration.housekeeping.cost_jobs import build_cost_job
 from laminar_core.orchestration.housekeeping.drill_jobs import build_drill_job
@@ -22,19 +23,19 @@ _ASSETS: dict[StreamAsset, str] = {
 _KINDS = {"drill": "pyspark"}
 
 
-def housekeeping_definitions(spec: StreamSpec, clock: Clock | None = None) -> dg.Definitions:
+def housekeeping_definitions(group: Group, clock: Clock | None = None) -> dg.Definitions:
     """Return external assets, jobs and schedules. Nothing is read before one of them runs."""
     clock = clock or SystemClock()
     return dg.Definitions(
-        assets=[_asset(spec, name, said) for name, said in _ASSETS.items()],
+        assets=[_asset(spec, name, said) for spec in group for name, said in _ASSETS.items()],
         jobs=[
-            build_retention_job(spec, clock),
-            build_drill_job(spec, clock),
-            build_audit_job(spec, clock),
-            build_left_over_job(spec, clock),
-            build_cost_job(spec, clock),
+            build_retention_job(group, clock),
+            build_drill_job(group, clock),
+            build_audit_job(group, clock),
+            build_left_over_job(group, clock),
+            build_cost_job(group, clock),
         ],
-        schedules=schedules_of(spec),
+        schedules=schedules_of(group),
     )
 
 

@@ -1,20 +1,25 @@
 """The job that restores a checkpoint in a scratch Spark job, to prove that it can be restored.
 
-It runs ``laminar drill``, which leaves a record in the job's store whether it passed or not.
+It runs ``laminar drills run``, which leaves a record in the job's store whether it passed or not.
 """
+
+# A form is a Dagster ``Config``: a field of that type is unknown to a type checker.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any
 
 import dagster as dg
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from laminar_core.driver.drill.drill import BATCHES_MAX
 from laminar_core.host.clock import Clock
 from laminar_core.host.private_folders import PrivateFolder, temporary_root
 from laminar_core.options import words_of
-from laminar_core.orchestration.acts import ActForm, CheckpointNumber
+from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.checkpoint_choices import AtRandom, Drilled, Numbered
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
 from laminar_core.orchestration.housekeeping.report_tables import table_of
 from laminar_core.orchestration.spec import StreamSpec
@@ -30,16 +35,10 @@ _SEED_BITS = 31
 class DrillForm(ActForm):
     """The checkpoint to drill, and how."""
 
-    which: Literal["newest", "random", "checkpoint"] = Field(
+    which: Drilled = Field(
+        discriminator="kind",
         description="newest: that a restore would take. random: drawn from all. checkpoint: the "
-        "one that is named.",
-    )
-    checkpoint_id: CheckpointNumber | None = Field(
-        default=None, description="The checkpoint to drill: only for `which: checkpoint`."
-    )
-    seed: int | None = Field(
-        default=None,
-        description="With which: random: equal seeds draw the same  [default: of the run's id].",
+        "one with a number.",
     )
     workers: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="Of the scratch job  [default: the stream's]."
@@ -53,26 +52,16 @@ class DrillForm(ActForm):
         "temporary directory of this machine].",
     )
 
-    @model_validator(mode="after")
-    def _one_choice(self) -> Self:
-        if (self.which == "checkpoint") != (self.checkpoint_id is not None):
-            raise ValueError(
-                "checkpoint_id and `which: checkpoint` belong together: give both or neither"
-            )
-        if self.seed is not None and self.which != "random":
-            raise ValueError("seed is only for `which: random`: leave it out")
-        return self
 
-
-def build_drill_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
-    """Make ``{stream}_drill``; drills wait for each other where the pool has a limit."""
+def build_drill_job(group: Group, clock: Clock) -> dg.JobDefinition:
+    """Make ``laminar_drill``; drills wait for each other where the pool has a limit."""
     return chore_job(
-        spec,
+        group,
         "drill",
         DrillForm,
         drill,
         clock,
-        description=f"Prove that a checkpoint of {spec.name} can be restored.",
+        description="Prove that a checkpoint of a stream can be restored.",
         pool=DRILL_POOL,
     )
 
@@ -83,9 +72,9 @@ def drill(chore: Chore, form: DrillForm) -> None:
     Raises:
         dagster.Failure: it did not pass, or did not come to its end.
     """
-    seed = None
-    if form.which == "random":
-        seed = seed_of(chore.context.run.run_id) if form.seed is None else form.seed
+    seed, which = None, form.which
+    if isinstance(which, AtRandom):
+        seed = seed_of(chore.context.run.run_id) if which.seed is None else which.seed
         chore.context.log.info("the seed is %s", seed)
     result = _run(chore, form, seed)
     record = parse_record(result)
@@ -117,12 +106,12 @@ def seed_of(text: str) -> int:
 def drill_command(spec: StreamSpec, store_uri: str, form: DrillForm, seed: int | None) -> list[str]:
     """Return the command line of the drill."""
     choice: Sequence[str] = ()
-    if form.checkpoint_id is not None:
-        choice = ("--checkpoint", str(form.checkpoint_id))
+    if isinstance(form.which, Numbered):
+        choice = ("--checkpoint", str(form.which.number))
     elif seed is not None:
         choice = ("--random", str(seed))
     return [
-        *(*spec.laminar, "drill", *spec.target_words()),
+        *(*spec.laminar, "drills", "run", *spec.target_words()),
         *("--store", store_uri, "--job", spec.name, *choice),
         *("--workers", str(form.workers or spec.workers), "--batches", str(form.batches)),
         *(() if form.scratch is None else ("--scratch", form.scratch)),

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from laminar_core.host.clock import Clock
 from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
 from laminar_core.orchestration.housekeeping.report_tables import Row, table_of
 from laminar_core.orchestration.housekeeping.retention_jobs import (
@@ -20,8 +21,8 @@ from laminar_core.orchestration.housekeeping.retention_jobs import (
     RetentionRun,
     file_row,
 )
-from laminar_core.orchestration.spec import StreamSpec
-from laminar_core.resources.drivers.detached import DetachedDriver
+from laminar_core.resources.drivers.launcher import DriverLauncher
+from laminar_core.resources.names import LAUNCHER_KEY
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.decision import left_overs_policy, without_checkpoints
 from laminar_core.retention.facts import (
@@ -49,16 +50,16 @@ class LeftOverForm(ActForm):
     )
 
 
-def build_left_over_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
-    """Return ``{stream}_orphans``."""
+def build_left_over_job(group: Group, clock: Clock) -> dg.JobDefinition:
+    """Return ``laminar_orphans``."""
     return chore_job(
-        spec,
+        group,
         "orphans",
         LeftOverForm,
         look_after_left_overs,
         clock,
-        description=f"Find left-over files of {spec.name}, and delete them after quarantine.",
-        resources=frozenset({"launcher"}),
+        description="Find left-over files of a stream, and delete them after quarantine.",
+        resources=frozenset({LAUNCHER_KEY}),
     )
 
 
@@ -88,8 +89,8 @@ def look_after_left_overs(chore: Chore, form: LeftOverForm) -> None:
 
 def _bound_logs(chore: Chore) -> dict[str, Any]:
     """Old logs of detached drivers on this machine go, and long ones are cut."""
-    launcher = chore.context.resources.launcher
-    assert isinstance(launcher, DetachedDriver)
+    launcher = getattr(chore.context.resources, LAUNCHER_KEY)
+    assert isinstance(launcher, DriverLauncher)
     return {"deleted_logs": len(launcher.bound_logs(chore.spec.name))}
 
 

@@ -2,22 +2,36 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import dagster as dg
+from dagster._core.definitions.definition_config_schema import DefinitionConfigSchema
 from pydantic import Field
 
-from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.host.clock import Clock
 from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
+from laminar_core.orchestration.housekeeping.policy_form import with_policy_fields
 from laminar_core.orchestration.housekeeping.report_tables import Row, table_of
-from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.records.retention import RetentionResult
-from laminar_core.resources.names import RETENTION_PLAN_TAG, checkpoint_partitions, partition_of
+from laminar_core.resources.locked_database import until_unlocked
+from laminar_core.resources.names import (
+    RETENTION_PLAN_TAG,
+    checkpoint_of,
+    checkpoint_partitions,
+    partition_of,
+)
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.facts import RetentionPlan
 from laminar_core.retention.run import Planned, Retention
+from laminar_core.sensors.facts.attempts import NEVER_COMPLETED
+from laminar_core.store.checkpoint_store import CheckpointStore
+
+FAILED_KEPT = 100
+"""Number of newest partitions without a checkpoint among which failed attempts stay."""
 
 ROWS_SHOWN = 200
 """Number of newest rows in a table of a report."""
@@ -26,27 +40,34 @@ ROWS_SHOWN = 200
 class RetentionForm(ActForm):
     """Options of a run of retention."""
 
-    dry_run: bool = Field(default=False, description="Only report what would be deleted, and why.")
+    mode: Literal["report", "delete"] = Field(
+        default="report",
+        description="report: only report what would be deleted, and why. delete: delete it.",
+    )
     verify: Literal["sizes", "bytes"] = Field(
         default="sizes",
         description="How to check checkpoints: by the lengths of files, or by all bytes.",
     )
     policy: dict[str, Any] = Field(
         default={},
-        description="What is different from the stream's policy, as keep_last: 5. Fields: "
-        + ", ".join(RetentionConfig.model_fields),
+        description="What is different from the stream's policy, as keep_last: 5.",
     )
 
+    @classmethod
+    def to_config_schema(cls) -> DefinitionConfigSchema:
+        """Return the schema of the form; each field of a policy is a field of it."""
+        return with_policy_fields(super().to_config_schema())
 
-def build_retention_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
-    """Return ``{stream}_retention``."""
+
+def build_retention_job(group: Group, clock: Clock) -> dg.JobDefinition:
+    """Return ``laminar_retention``."""
     return chore_job(
-        spec,
+        group,
         "retention",
         RetentionForm,
         apply_retention,
         clock,
-        description=f"Delete the checkpoints of {spec.name} that its policy does not keep.",
+        description="Delete the checkpoints of a stream that its policy does not keep.",
     )
 
 
@@ -63,9 +84,9 @@ def apply_retention(chore: Chore, form: RetentionForm) -> None:
         chore.store, policy.policy(), chore.clock.now_ms, verify=form.verify, audit=chore.audit
     )
     run = RetentionRun(chore, runner, policy, form.reason)
-    if form.dry_run:
+    if form.mode == "report":
         run.log_unfinished()
-        run.report_plan(runner.plan(), "dry run")
+        run.report_plan(runner.plan(indexed=True), "dry run")
         return
     run.finish_earlier()
     run.carry_out(runner.plan())
@@ -146,8 +167,9 @@ def drop_partitions(chore: Chore) -> None:
     """Delete the partitions of deleted checkpoints; their history in Dagster stays.
 
     This includes checkpoints deleted by the running job or by a command. A partition is created
-    after its checkpoint completed, so a missing checkpoint is really deleted. An id that this store
-    has never seen belongs to another store, and stays.
+    after its attempt ended, so a missing checkpoint is deleted, or it never completed. Of those
+    that never completed, the newest stay. An id that this store has never seen belongs to another
+    store, and stays.
     """
     partitions = checkpoint_partitions(chore.spec.name).name
     assert partitions is not None
@@ -155,13 +177,23 @@ def drop_partitions(chore: Chore) -> None:
     known = instance.get_dynamic_partitions(partitions)
     seen = {partition_of(number) for number in chore.store.attempts.ids()}
     stored = {partition_of(number) for number in chore.store.manifests.ids()}
-    gone = sorted(set(known) & seen - stored)
+    missing = sorted(set(known) & seen - stored)
+    failed = [key for key in missing[-FAILED_KEPT:] if _has_failed(chore.store, key)]
+    gone = sorted(set(missing) - set(failed))
     for partition in gone:
-        instance.delete_dynamic_partition(partitions, partition)
+        until_unlocked(partial(instance.delete_dynamic_partition, partitions, partition))
     if gone:
         chore.context.log.info(
             "%s checkpoints are no longer partitions, from %s to %s", len(gone), gone[0], gone[-1]
         )
+
+
+def _has_failed(store: CheckpointStore, partition: str) -> bool:
+    try:
+        ended = store.attempts.read_outcome(checkpoint_of(partition))
+    except CorruptCheckpointError:
+        return False
+    return ended is not None and ended.outcome in NEVER_COMPLETED
 
 
 def plan_metadata(plan: RetentionPlan, policy: RetentionConfig) -> dict[str, Any]:

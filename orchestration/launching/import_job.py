@@ -15,7 +15,8 @@ from pydantic import Field
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.host.clock import SystemClock
 from laminar_core.objectstore.opening import open_object_store
-from laminar_core.orchestration.acts import in_one_line, refuse_temporary_instance
+from laminar_core.orchestration.acts import in_one_line
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.launching.dry_run import dry_run
 from laminar_core.orchestration.launching.launch import Drivers, StartedDriver, start_driver
 from laminar_core.orchestration.launching.move_job import Move, move_job
@@ -27,11 +28,12 @@ from laminar_core.orchestration.launching.running_driver import (
     nobody_left,
     settle,
 )
+from laminar_core.orchestration.launching.supervised_run import Context
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import Generation
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.job_control import JobControl
-from laminar_core.resources.names import asset_key
+from laminar_core.resources.names import GROUP, asset_key
 from laminar_core.resources.run_actor import actor_of_run, child_environment
 from laminar_core.resources.values import Place
 from laminar_core.sensors.observer.savepoint_reports import savepoint_metadata
@@ -96,14 +98,15 @@ def judge_savepoint(store: CheckpointStore, uri: str) -> Judged:
     return Judged(found, f"job {store.job} begins with the state of {what}")
 
 
-def build_import_job(spec: StreamSpec) -> dg.JobDefinition:
-    """Make ``{stream}_import_savepoint``."""
-    return move_job(spec, "import_savepoint", ImportForm, _import, _DESCRIPTION)
+def build_import_job(group: Group) -> dg.JobDefinition:
+    """Make ``laminar_import_savepoint``."""
+    return move_job(group, "import_savepoint", ImportForm, _import, _DESCRIPTION)
 
 
 def _import(move: Move[ImportForm]) -> None:
-    refuse_temporary_instance(move.context.instance)
-    importing = Importing(move.context, move.spec, move.checkpoints, move.drivers, move.form)
+    importing = Importing(
+        move.context, move.spec, move.checkpoints, move.drivers, move.form, move.group
+    )
     judged = importing.judge()
     importing.show(judged)
     if move.form.dry_run:
@@ -116,11 +119,12 @@ def _import(move: Move[ImportForm]) -> None:
 class Importing:
     """One run of the job."""
 
-    context: dg.OpExecutionContext
+    context: Context
     spec: StreamSpec
     checkpoints: CheckpointStoreResource
     drivers: Drivers
     form: ImportForm
+    group: str = GROUP
 
     def judge(self) -> Judged:
         """Judge whether the job may start from the savepoint.
@@ -177,7 +181,7 @@ class Importing:
             settled = settle(store, settlement, self._control(store), form.reason)
         log(settled.what)
         words = ["--from-savepoint", form.savepoint, *(["--claim"] if form.claim else [])]
-        with nobody_left(self.spec.name, settlement):
+        with nobody_left(settlement, self.group):
             return start_driver(
                 self.context,
                 self.spec,

@@ -22,8 +22,8 @@ from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import Generation
 from laminar_core.records.manifest import GenerationClaim
 from laminar_core.resources.checkpoints import CheckpointStoreResource
-from laminar_core.resources.drivers.detached import DetachedDriver
 from laminar_core.resources.drivers.events import DriverEvent
+from laminar_core.resources.drivers.launcher import DriverLauncher, Predecessor
 from laminar_core.resources.drivers.supervised import SparkDriverClient
 from laminar_core.resources.run_actor import actor_of_run, child_environment
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -40,7 +40,7 @@ class Drivers:
     """Both ways to start a driver; ``StreamSpec.launch`` selects one."""
 
     supervised: SparkDriverClient
-    detached: DetachedDriver
+    detached: DriverLauncher
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class StartedDriver:
     log: Path | None = None
     """The log file; None: supervised, so the log is the run's."""
     outcome: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Outcome of a supervised run."""
+    """Outcome of a supervised run, or what the launcher did."""
 
     @property
     def restored_checkpoint_id(self) -> int | None:
@@ -131,8 +131,9 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and why
         env=environment,
         log=context.log,
         start_timeout_s=spec.start_timeout_ms / 1000,
+        predecessor=Predecessor(store, checkpoints.uri, expected_generation),
     )
-    return _started(store, command, start.events, log=start.log)
+    return _started(store, command, start.events, log=start.log, outcome=start.facts)
 
 
 def newest_generation(store: CheckpointStore) -> int:

@@ -1,4 +1,4 @@
-"""Jobs with which users move a driver: one op with a form each, one run at a time."""
+"""Jobs with which users move a driver: one op with a form each, one run per stream at a time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,59 +6,91 @@ from typing import Generic, TypeVar
 
 import dagster as dg
 
-from laminar_core.orchestration.acts import ActForm, act_job, valid_form
+from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.orchestration.acts import ActForm, act_job, begin_act, form_schema
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.launching.launch import Drivers
+from laminar_core.orchestration.launching.supervised_run import Context
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.resources.checkpoints import CheckpointStoreResource
-from laminar_core.resources.drivers.detached import DetachedDriver
+from laminar_core.resources.drivers.launcher import DriverLauncher
 from laminar_core.resources.drivers.supervised import SparkDriverClient
-from laminar_core.resources.names import StreamJob, driver_pool, job_name
+from laminar_core.resources.names import GROUP, RECOVERS_TAG, StreamJob
+from laminar_core.sensors.run_records import earlier_move
 
 F = TypeVar("F", bound=ActForm)
+
+_LOOK_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Move(Generic[F]):
     """One run of the job: its form, and the resources that it uses."""
 
-    context: dg.OpExecutionContext
+    context: Context
     spec: StreamSpec
     checkpoints: CheckpointStoreResource
     drivers: Drivers
     form: F
+    group: str = GROUP
+    """The prefix of the jobs that a message names."""
 
 
-def move_job(
-    spec: StreamSpec,
+def move_job(  # noqa: PLR0913 - what a job is made of
+    group: Group,
     name: StreamJob,
     form: type[F],
     act: Callable[[Move[F]], None],
     description: str,
+    tags: dict[str, str] | None = None,
+    *,
+    waits: bool = True,
+    clock: Clock | None = None,
 ) -> dg.JobDefinition:
-    """Return the job of that name; ``form`` is the config of its op."""
+    """Return the job of that name; ``form`` is the config of its op.
+
+    ``waits``: a run begins when earlier moves of its stream are over.
+    """
+    timer = clock or SystemClock()
 
     @dg.op(
-        name=job_name(spec.name, name),
-        config_schema=form.to_config_schema(),  # pyright: ignore[reportArgumentType] - Dagster takes such a schema too
+        name=group.job_name(name),
+        config_schema=form_schema(form, group),
         description=description,
-        pool=move_pool(spec),
     )
     def op(
         context: dg.OpExecutionContext,
-        checkpoints: CheckpointStoreResource,
-        driver: SparkDriverClient,
-        launcher: DetachedDriver,
+        laminar_checkpoints: CheckpointStoreResource,
+        laminar_driver: SparkDriverClient,
+        laminar_launcher: DriverLauncher,
     ) -> None:
-        filled_in = valid_form(form, context.op_config)
-        act(Move(context, spec, checkpoints, Drivers(driver, launcher), filled_in))
+        spec, filled_in = begin_act(context, group, name, form)
+        if waits and spec.launch == "detached":
+            wait_for_turn(context, spec, timer)
+        drivers = Drivers(laminar_driver, laminar_launcher)
+        act(Move(context, spec, laminar_checkpoints, drivers, filled_in, group.name))
 
-    return act_job(spec, name, op, description)
+    return act_job(group, name, op, description, tags)
 
 
-def move_pool(spec: StreamSpec) -> str | None:
-    """Return the pool for users' moves of a driver, one after the other; None when supervised.
+def wait_for_turn(context: dg.OpExecutionContext, spec: StreamSpec, clock: Clock) -> None:
+    """Wait until no earlier run of a user moves the stream's driver.
 
-    A killed run keeps its slot until a user ends it. So a run requested by a sensor is not in the
-    pool; of two at once the store refuses the second. A run that supervises must not hold a slot.
+    A run that lost its process is waited for only as long as a start may take. A run that a sensor
+    requested does not wait, and no run waits for it, because nothing must keep a stream from coming
+    back. A run that supervises is not waited for either. The store refuses one of two simultaneous
+    moves.
     """
-    return driver_pool(spec.name) if spec.launch == "detached" else None
+    if RECOVERS_TAG in context.run.tags:
+        return
+    patience_ms, last = 2 * spec.start_timeout_ms, ""
+    while True:
+        other = earlier_move(
+            context.instance, spec.name, context.run.run_id, clock.now_ms(), patience_ms
+        )
+        if other is None:
+            return
+        if other.run_id != last:
+            last = other.run_id
+            context.log.info("waiting for run %s (%s) of the same stream", last, other.job)
+        clock.wait_ms(_LOOK_MS)

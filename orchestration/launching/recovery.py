@@ -1,95 +1,89 @@
 """[stream, recovery]: restores of a checkpoint, and the jobs that do them.
 
-[stream, checkpoint] ──(manifest_integrity, blocking)──> [stream, recovery]     same partitions
+The jobs belong to a group of streams, so they choose a checkpoint by its number. The asset has the
+partitions of [stream, checkpoint]. Both read the checkpoint whole before a driver is started.
 """
 
-# Dagster's decorators and functions are only partly typed.
-# pyright: reportMissingTypeArgument=false, reportUnknownMemberType=false, reportUnknownParameterType=false
+# Dagster's decorators, functions and forms are only partly typed.
+# pyright: reportUnknownArgumentType=false, reportMissingTypeArgument=false, reportUnknownMemberType=false, reportUnknownParameterType=false
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import dagster as dg
 
-from laminar_core.orchestration.acts import act_tags, in_one_line
+from laminar_core.orchestration.acts import in_one_line
+from laminar_core.orchestration.checkpoint_choices import Newest, restore_request, restore_words
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.launching.dry_run import DryRun, dry_run
 from laminar_core.orchestration.launching.launch import FIRST, Drivers
 from laminar_core.orchestration.launching.move_job import Move, move_job
+from laminar_core.orchestration.launching.no_choice import end_without_driver
 from laminar_core.orchestration.launching.restart import Restarter, Restored
-from laminar_core.orchestration.launching.restore_choice import Chosen, back_by, choose
+from laminar_core.orchestration.launching.restore_choice import Chosen, back_by
 from laminar_core.orchestration.launching.restore_forms import (
     RecoverForm,
     RecoveryForm,
     RescaleForm,
     RollbackForm,
 )
+from laminar_core.orchestration.launching.supervised_run import Context
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.resources.checkpoints import CheckpointStoreResource
-from laminar_core.resources.drivers.detached import DetachedDriver
+from laminar_core.resources.drivers.launcher import DriverLauncher
 from laminar_core.resources.drivers.supervised import SparkDriverClient
+from laminar_core.resources.locked_database import until_unlocked
 from laminar_core.resources.names import (
     StreamJob,
     asset_key,
     checkpoint_key,
     checkpoint_of,
     checkpoint_partitions,
-    job_name,
 )
 from laminar_core.resources.run_actor import child_environment
 from laminar_core.sensors.facts.integrity_records import found_whole_in
-from laminar_core.sensors.observer.checkpoint_reports import (
-    INTEGRITY_CHECK,
-    evaluation_of,
-    integrity,
-)
+from laminar_core.sensors.observer.checkpoint_reports import evaluation_of, integrity
 
 F = TypeVar("F", RecoverForm, RollbackForm, RescaleForm)
 
 
-def recovery_definitions(spec: StreamSpec) -> dg.Definitions:
-    """Return the asset, the job behind the integrity check, and the jobs with forms."""
-    recovery = _recovery_asset(spec)
-    recovery_job = dg.define_asset_job(
-        job_name(spec.name, "recovery"),
-        selection=dg.AssetSelection.assets(recovery)
-        | dg.AssetSelection.checks(dg.AssetCheckKey(checkpoint_key(spec.name), INTEGRITY_CHECK)),
-        description=f"Verify a checkpoint of {spec.name}, then start the driver from it.",
-        executor_def=dg.in_process_executor,
-        tags=act_tags(spec) | FIRST,
-    )
+def recovery_definitions(group: Group) -> dg.Definitions:
+    """Return an asset per stream, and the jobs with forms."""
     return dg.Definitions(
-        assets=[recovery],
+        assets=[_recovery_asset(group, spec) for spec in group],
         jobs=[
-            recovery_job,
             _form_job(
-                spec,
+                group,
                 "recover",
                 RecoverForm,
                 _recover,
-                "Start the job again from a checkpoint, or from one before a time; or only "
+                "Start a stream again from a checkpoint, or from one before a time; or only "
                 "report what that would do.",
+                FIRST,
             ),
             _form_job(
-                spec,
+                group,
                 "rollback",
                 RollbackForm,
                 _roll_back,
                 "Go back by a number of completed checkpoints; later output is withdrawn.",
             ),
             _form_job(
-                spec,
+                group,
                 "rescale",
                 RescaleForm,
                 _rescale,
-                "Stop the job, and continue from its last checkpoint with other workers.",
+                "Stop a stream, and continue from its last checkpoint with other workers.",
             ),
         ],
     )
 
 
-def _recovery_asset(spec: StreamSpec) -> dg.AssetsDefinition:
+def _recovery_asset(group: Group, spec: StreamSpec) -> dg.AssetsDefinition:
+    recover = group.job_name("recover")
+
     @dg.asset(
         key=asset_key(spec.name, "recovery"),
         deps=[checkpoint_key(spec.name)],
@@ -99,19 +93,25 @@ def _recovery_asset(spec: StreamSpec) -> dg.AssetsDefinition:
         owners=[spec.owner],
         tags=spec.tags,
         code_version=spec.code_version,
+        output_required=False,
         description="The stream, started again from a checkpoint: from which, why, and what it "
-        "cost.",
+        "cost. A partition is materialised only with a `reason` in the config; "
+        f"`{recover}` asks for everything in a form.",
     )
     def recovery(
         context: dg.AssetExecutionContext,
         config: RecoveryForm,
-        checkpoints: CheckpointStoreResource,
-        driver: SparkDriverClient,
-        launcher: DetachedDriver,
-    ) -> dg.MaterializeResult:
-        restarter = Restarter(
-            context, spec, checkpoints, Drivers(driver, launcher), config.expected_generation
-        )
+        laminar_checkpoints: CheckpointStoreResource,
+        laminar_driver: SparkDriverClient,
+        laminar_launcher: DriverLauncher,
+    ) -> Iterator[dg.MaterializeResult]:
+        if not config.reason:
+            how = f"give a `reason` in the config of the recovery, or launch {recover}"
+            end_without_driver(context, spec.name, how)
+            return
+        drivers = Drivers(laminar_driver, laminar_launcher)
+        move = Move(context, spec, laminar_checkpoints, drivers, config, group.name)
+        restarter = Restarter(move, config.expected_generation)
         with in_one_line():  # `dagster asset materialize` runs without the check, so then it reads.
             restarter.reads.trust(
                 found_whole_in(
@@ -120,7 +120,7 @@ def _recovery_asset(spec: StreamSpec) -> dg.AssetsDefinition:
             )
             chosen = _chosen(restarter, checkpoint_of(context.partition_key))
         restored = restarter.restore(config.request(restarter.actor), chosen)
-        return dg.MaterializeResult(
+        yield dg.MaterializeResult(
             metadata=restored.metadata(),
             data_version=dg.DataVersion(restored.data_version),
             tags=_provenance(spec, restored),
@@ -130,31 +130,35 @@ def _recovery_asset(spec: StreamSpec) -> dg.AssetsDefinition:
 
 
 def _form_job(
-    spec: StreamSpec,
+    group: Group,
     name: StreamJob,
     form: type[F],
     act: Callable[[Restarter, F], Restored | DryRun],
     description: str,
+    tags: dict[str, str] | None = None,
 ) -> dg.JobDefinition:
     def carry_out(move: Move[F]) -> None:
-        context, expected = move.context, move.form.expected_generation
-        restarter = Restarter(context, spec, move.checkpoints, move.drivers, expected)
-        came_of_it = act(restarter, move.form)
+        context, spec = move.context, move.spec
+        restarter = Restarter(move, move.form.expected_generation)
+        try:
+            came_of_it = act(restarter, move.form)
+        finally:
+            _log_integrity(restarter)
         if isinstance(came_of_it, Restored):
             _report(context, spec, came_of_it)
         context.add_output_metadata(came_of_it.metadata())
 
-    return move_job(spec, name, form, carry_out, description)
+    return move_job(group, name, form, carry_out, description, tags)
 
 
 def _recover(restarter: Restarter, form: RecoverForm) -> Restored | DryRun:
     if form.dry_run:
-        return _say(restarter, form.words)
+        return _say(restarter, restore_words(form.restore))
     with in_one_line():
-        chosen = choose(restarter.store, form.restore_request, restarter.reads)
-    _log_integrity(restarter, chosen)
+        chosen = restarter.choose(restore_request(form.restore))
+    _log_integrity(restarter)
     # A driver that is ended first may complete one more, which is the newest then.
-    stays = not form.newest or form.running_driver == "refuse"
+    stays = not isinstance(form.restore, Newest) or form.running_driver == "refuse"
     return restarter.restore(form.request(restarter.actor), chosen if stays else None)
 
 
@@ -165,7 +169,7 @@ def _roll_back(restarter: Restarter, form: RollbackForm) -> Restored:
             "rolling back by %s checkpoints, to checkpoint %s", form.by, back_to
         )
         chosen = _chosen(restarter, back_to)
-    _log_integrity(restarter, chosen)
+    _log_integrity(restarter)
     return restarter.restore(form.request(restarter.actor), chosen)
 
 
@@ -184,21 +188,26 @@ def _say(restarter: Restarter, words: list[str]) -> DryRun:
 
 
 def _chosen(restarter: Restarter, checkpoint_id: CheckpointId) -> Chosen:
-    return choose(restarter.store, RestoreRequest(checkpoint_id=checkpoint_id), restarter.reads)
+    return restarter.choose(RestoreRequest(checkpoint_id=checkpoint_id))
 
 
-def _log_integrity(restarter: Restarter, chosen: Chosen) -> None:
-    """Show on the checkpoint that it was read whole."""
-    verdict = integrity(restarter.reads.report(chosen), chosen.sha256)
-    evaluation = evaluation_of(restarter.store.job, chosen.checkpoint_id, verdict)
-    restarter.context.log_event(evaluation)  # pyright: ignore[reportArgumentType] - Dagster takes evaluations too
+def _log_integrity(restarter: Restarter) -> None:
+    """Show on each checkpoint that was read whole what came of it, also if the run fails.
+
+    The recovery sensor does not choose a checkpoint again that was found damaged.
+    """
+    for checkpoint_id, sha256, report in restarter.reads.take_reports():
+        verdict = integrity(report, sha256)
+        evaluation = evaluation_of(restarter.store.job, checkpoint_id, verdict)
+        restarter.context.log_event(evaluation)  # pyright: ignore[reportArgumentType] - Dagster takes evaluations too
 
 
-def _report(context: dg.OpExecutionContext, spec: StreamSpec, restored: Restored) -> None:
+def _report(context: Context, spec: StreamSpec, restored: Restored) -> None:
     """Show the same as the asset does, where no partition was picked."""
     partitions = checkpoint_partitions(spec.name).name
     assert partitions is not None, "it has one"
-    context.instance.add_dynamic_partitions(partitions, [restored.chosen.partition])
+    keys = [restored.chosen.partition]
+    until_unlocked(lambda: context.instance.add_dynamic_partitions(partitions, keys))
     versions: dict[str, Any] = {
         "dagster/data_version": restored.data_version,
         "dagster/code_version": spec.code_version,

@@ -15,11 +15,11 @@ from laminar_core.errors import CorruptCheckpointError, LaminarError
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.orchestration.acts import in_one_line, refuse_temporary_instance
 from laminar_core.orchestration.launching.launch import (
-    Drivers,
     StartedDriver,
     newest_generation,
     start_driver,
 )
+from laminar_core.orchestration.launching.move_job import Move
 from laminar_core.orchestration.launching.restore_choice import (
     Chosen,
     LeftBehind,
@@ -39,11 +39,9 @@ from laminar_core.orchestration.launching.running_driver import (
     nobody_left,
     settle,
 )
-from laminar_core.orchestration.launching.supervised_run import Context, open_store
-from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.orchestration.launching.supervised_run import open_store
 from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import Generation
-from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.job_control import JobControl
 from laminar_core.resources.run_actor import actor_of_run
 from laminar_core.sensors.facts.stored_checkpoints import source_positions
@@ -101,13 +99,7 @@ class Restarter:
     """One run that starts a stream again."""
 
     def __init__(
-        self,
-        context: Context,
-        spec: StreamSpec,
-        checkpoints: CheckpointStoreResource,
-        drivers: Drivers,
-        expected_generation: int | None,
-        clock: Clock | None = None,
+        self, move: Move[Any], expected_generation: int | None, clock: Clock | None = None
     ) -> None:
         """Prepare a restart.
 
@@ -117,12 +109,12 @@ class Restarter:
             dagster.Failure: it differs; the store cannot be read; or the Dagster instance is
                 temporary.
         """
-        refuse_temporary_instance(context.instance)
-        self.context, self.spec = context, spec
-        self.checkpoints, self.drivers = checkpoints, drivers
+        refuse_temporary_instance(move.context.instance)
+        self.context, self.spec, self.group = move.context, move.spec, move.group
+        self.checkpoints, self.drivers = move.checkpoints, move.drivers
         self.clock = clock or SystemClock()
-        self.actor = actor_of_run(context.run)
-        self.store = open_store(checkpoints, spec.name)
+        self.actor = actor_of_run(self.context.run)
+        self.store = open_store(self.checkpoints, self.spec.name)
         self.reads = WholeReads(self.store)
         with in_one_line():
             if expected_generation is None:
@@ -143,8 +135,8 @@ class Restarter:
             with in_one_line():
                 settled = settle(self.store, settlement, self._control(), request.actor.reason)
             self.context.log.info(settled.what)
-            with nobody_left(self.spec.name, settlement), in_one_line():
-                known = chosen or _where_it_ended(self.store, settled, self.reads)
+            with nobody_left(settlement, self.group), in_one_line():
+                known = chosen or self._where_it_ended(settled)
                 return self._start(known, request, before, settled)
 
     def start(
@@ -162,7 +154,7 @@ class Restarter:
             words(self.store)
             settled = settle(self.store, settlement, self._control(), request.actor.reason)
         self.context.log.info(settled.what)
-        with nobody_left(self.spec.name, settlement), in_one_line():
+        with nobody_left(settlement, self.group), in_one_line():
             started = start_driver(
                 self.context,
                 self.spec,
@@ -173,6 +165,20 @@ class Restarter:
                 reason=request.actor.reason,
             )
         return started, settled
+
+    def choose(self, request: RestoreRequest) -> Chosen:
+        """Find and verify a checkpoint; changes nothing.
+
+        Raises:
+            dagster.Failure: there is none, or it is damaged, orphaned or being deleted.
+            LaminarError: the store did not answer, or the timeline cannot be known.
+        """
+        return choose(self.store, request, self.reads, self.group)
+
+    def _where_it_ended(self, settled: Settled) -> Chosen:
+        if settled.checkpoint_id is not None:
+            return read_chosen(self.store, settled.checkpoint_id)
+        return self.choose(RestoreRequest())
 
     def _look(self) -> LastDriver:
         before = last_driver(self.store, self.clock)
@@ -242,12 +248,6 @@ def last_workers(store: CheckpointStore) -> int | None:
                 workers = record.after.get("parallelism")
                 return workers if isinstance(workers, int) else None
     return None
-
-
-def _where_it_ended(store: CheckpointStore, settled: Settled, reads: WholeReads) -> Chosen:
-    if settled.checkpoint_id is not None:
-        return read_chosen(store, settled.checkpoint_id)
-    return choose(store, RestoreRequest(), reads)
 
 
 def _rows_to_replay(store: CheckpointStore, chosen: Chosen, rows_in: object) -> int | None:

@@ -12,7 +12,7 @@ from laminar_core.protocol.recovery import Refuse, Rejected, RestoreFrom, on_tim
 from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest
-from laminar_core.resources.names import job_name, partition_of
+from laminar_core.resources.names import GROUP, job_name, partition_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.records import bytes_in
 from laminar_core.store.verification import VerifyReport, verify_files
@@ -60,6 +60,7 @@ class WholeReads:
         self._store = store
         self._trusted: str | None = None
         self._reports: dict[str, VerifyReport] = {}
+        self._new: list[tuple[CheckpointId, str, VerifyReport]] = []
 
     def trust(self, sha256: str | None) -> None:
         """Trust the checkpoint whose manifest has this digest: this run has just read it whole."""
@@ -72,16 +73,23 @@ class WholeReads:
         if sha256 == self._trusted:
             return None
         if sha256 not in self._reports:
-            self._reports[sha256] = verify_files(store.objects, store.paths, manifest)
+            report = verify_files(store.objects, store.paths, manifest)
+            self._reports[sha256] = report
+            self._new.append((manifest.checkpoint_id, sha256, report))
         return self._reports[sha256].problem
 
-    def report(self, chosen: Chosen) -> VerifyReport:
-        """Return the report on a checkpoint that was chosen by it."""
-        return self._reports[chosen.sha256]
+    def take_reports(self) -> list[tuple[CheckpointId, str, VerifyReport]]:
+        """Return the checkpoints read since the last call: number, digest, and the report."""
+        found, self._new = self._new, []
+        return found
 
 
-def choose(store: CheckpointStore, request: RestoreRequest, reads: WholeReads) -> Chosen:
+def choose(
+    store: CheckpointStore, request: RestoreRequest, reads: WholeReads, group: str = GROUP
+) -> Chosen:
     """Find and verify the checkpoint that ``request`` describes; changes nothing.
+
+    ``group`` is the prefix of jobs.
 
     Raises:
         dagster.Failure: there is none, or it is damaged, orphaned or being deleted.
@@ -89,7 +97,7 @@ def choose(store: CheckpointStore, request: RestoreRequest, reads: WholeReads) -
     """
     choice = store.choose_checkpoint(request, reads.problem_of)
     if not isinstance(choice.decision, RestoreFrom):
-        reason = f"it has no completed checkpoint; {job_name(store.job, 'start')} begins it"
+        reason = f"it has no completed checkpoint; {job_name('start', group)} begins it"
         if isinstance(choice.decision, Refuse):
             reason = choice.decision.reason
         raise refused(f"job {store.job} is not restored: {reason}")

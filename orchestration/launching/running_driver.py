@@ -15,7 +15,7 @@ from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import Actor
 from laminar_core.resources.drivers.session import kill_session_of
 from laminar_core.resources.job_control import JobControl
-from laminar_core.resources.names import job_name
+from laminar_core.resources.names import GROUP, job_name
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.generation_summary import GenerationSummary, read_generation
 
@@ -163,7 +163,7 @@ def settle(
 
 
 @contextmanager
-def nobody_left(stream: str, settlement: Settlement) -> Iterator[None]:
+def nobody_left(settlement: Settlement, group: str = GROUP) -> Iterator[None]:
     """Extend the errors after a settlement: a user whose driver was ended must know that none runs.
 
     Raises:
@@ -178,10 +178,8 @@ def nobody_left(stream: str, settlement: Settlement) -> Iterator[None]:
         ended = "the previous driver has ended, so the job is not running"
         if isinstance(settlement, TakeOver):
             ended = "the previous driver may be gone: see `laminar status` for who runs the job"
-        raise refused(
-            f"{said}; {ended}: start it with {job_name(stream, 'recover')} or "
-            f"{job_name(stream, 'start')}"
-        ) from error
+        recover, start = job_name("recover", group), job_name("start", group)
+        raise refused(f"{said}; {ended}: start it with {recover} or {start}") from error
 
 
 def described(generation: GenerationSummary) -> str:

@@ -19,14 +19,18 @@ from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.drivers.events import DriverEvent, sentence
 from laminar_core.resources.drivers.supervised import DriverResult, SparkDriverClient
+from laminar_core.resources.locked_database import until_unlocked
 from laminar_core.resources.names import STREAM_TAG
 from laminar_core.resources.run_actor import actor_of_run, child_environment
+from laminar_core.sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
 from laminar_core.sensors.observer.checkpoint_reports import (
     REPORTS_MAX,
     StoredCheckpoint,
     integrity_evaluation,
     report_new_checkpoints,
 )
+from laminar_core.sensors.observer.new_records import identity
+from laminar_core.sensors.observer.visible_output import visible_report
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 Context = dg.OpExecutionContext | dg.AssetExecutionContext
@@ -65,7 +69,8 @@ class SupervisedRun:
             dagster.Failure: the driver gave up.
         """
         context, clock, actor = self.context, SystemClock(), actor_of_run(self.context.run)
-        context.instance.add_run_tags(context.run.run_id, {STREAM_TAG: self.spec.name})
+        run_id, tags = context.run.run_id, {STREAM_TAG: self.spec.name}
+        until_unlocked(lambda: context.instance.add_run_tags(run_id, tags))
         try:
             self.result = driver.run(
                 self.spec.command(store_uri, [*words, *first]),
@@ -143,14 +148,22 @@ class SupervisedRun:
             metadata["rejected_checkpoints"] = dg.MetadataValue.json(self.rejected)
         return metadata
 
+    def visible(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return metadata and tags of the output after ``run``; empty: none is committed."""
+        with suppress(LaminarError):
+            known = identity(self.store)
+            if self.newest is not None and known is not None:
+                return visible_report(self.store, known.sha256, self.newest)
+        return {}, {}
 
-def supervise(
-    context: dg.AssetExecutionContext,
+
+def run_supervised(
+    context: Context,
     spec: StreamSpec,
     checkpoints: CheckpointStoreResource,
     driver: SparkDriverClient,
-) -> dg.MaterializeResult:
-    """Run ``spec`` inside this Dagster run.
+) -> SupervisedRun:
+    """Run ``spec`` inside this Dagster run, to its end.
 
     Raises:
         dagster.Failure: the store is not usable, the driver gave up, or Dagster would forget
@@ -159,10 +172,28 @@ def supervise(
     refuse_temporary_instance(context.instance)
     supervised = SupervisedRun(context, spec, open_store(checkpoints, spec.name))
     supervised.run(driver, checkpoints.uri)
+    return supervised
+
+
+def supervise(
+    context: Context,
+    spec: StreamSpec,
+    checkpoints: CheckpointStoreResource,
+    driver: SparkDriverClient,
+) -> dg.MaterializeResult:
+    """Run ``spec``, and report its output as the observer would, so that it does not do so again.
+
+    Raises:
+        dagster.Failure: as ``run_supervised``.
+    """
+    supervised = run_supervised(context, spec, checkpoints, driver)
+    metadata, tags = supervised.visible()
     newest = supervised.newest
+    version = tags.pop(DATA_VERSION_TAG, newest.sha256 if newest else None)
     return dg.MaterializeResult(
-        metadata=supervised.metadata(),
-        data_version=dg.DataVersion(newest.sha256) if newest else None,
+        metadata=supervised.metadata() | metadata,
+        data_version=dg.DataVersion(version) if version else None,
+        tags=tags,
     )
 
 

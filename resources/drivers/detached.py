@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.resources.drivers.events import DriverEvent, sentence
+from laminar_core.resources.drivers.launcher import DriverLauncher, Predecessor
 from laminar_core.resources.drivers.log import LogTail, bound_logs, open_log
 from laminar_core.resources.drivers.session import DriverSession
 
@@ -35,6 +37,11 @@ class DetachedStart:
     log: Path
     events: dict[str, DriverEvent] = field(default_factory=dict[str, DriverEvent])
     """The newest event of each name."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Return nothing: the log and the claim say where it runs."""
+        return {}
 
     @property
     def generation(self) -> int | None:
@@ -60,7 +67,7 @@ class DetachedStart:
         return self.events.get("finished", {}).get("outcome")
 
 
-class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
+class DetachedDriver(DriverLauncher):
     """Starts drivers in sessions of their own, and leaves them alone once they run."""
 
     log_directory: str = "build/drivers"
@@ -78,7 +85,7 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
     log_bytes_max: int = 64 << 20
     """A longer log is cut at the next start or housekeeping."""
 
-    def start(
+    def start(  # noqa: PLR0913 - as its base
         self,
         stream: str,
         command: Sequence[str],
@@ -86,6 +93,7 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
         env: Mapping[str, str],
         log: logging.Logger,
         start_timeout_s: float,
+        predecessor: Predecessor | None = None,
         clock: Clock | None = None,
     ) -> DetachedStart:
         """Start ``command`` and wait until its workers run, or until the job has finished.
@@ -97,6 +105,7 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
         Raises:
             dagster.Failure: the driver gave up, or did not start in time; it has been ended.
         """
+        del predecessor  # It is in the command, and in what the driver prints.
         clock = clock or SystemClock()
         try:
             self.bound_logs(stream)
@@ -104,7 +113,7 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
         except OSError as error:
             raise dg.Failure(
                 f"no log can be written in {self._folder(stream)} ({error.strerror}): set "
-                "log_directory of the resource launcher, or LAMINAR_DRIVER_LOGS",
+                "log_directory of the resource laminar_launcher, or LAMINAR_DRIVER_LOGS",
                 allow_retries=False,
             ) from error
         try:

@@ -21,6 +21,7 @@ from laminar_core.errors import ConfigurationError
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.resources.drivers.events import DriverEvent, event_of
 from laminar_core.resources.drivers.process import DriverProcess, Line
+from laminar_core.resources.settled import SettledResource
 
 _POLL_S = 0.1
 
@@ -89,7 +90,7 @@ class _Supervision:
                 print(line.text, file=sys.stderr)  # noqa: T201 - the step's log in Dagster
 
 
-class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
+class SparkDriverClient(SettledResource["SparkDriverClient"]):
     """Starts drivers, stops them gracefully, and starts them again when they are killed."""
 
     request_grace_s: float = 60.0

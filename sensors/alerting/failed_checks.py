@@ -21,6 +21,10 @@ from laminar_core.sensors.judgements import NEWEST_MARK
 ALERT_ON_WARNING: frozenset[StreamCheck] = frozenset({"files_present"})
 """Checks whose warnings raise alerts. Warnings of other checks have their own sensor."""
 
+NO_ALERT: frozenset[StreamCheck] = frozenset({"running", "attempts"})
+"""Checks that raise no alert: the recovery sensor alerts about a dead job, and ``freshness`` about
+one that completes no checkpoint. Both wait to see whether the job helps itself."""
+
 _FAILED_MAX = 20
 """Number of newest failures of one check that are read."""
 
@@ -70,6 +74,8 @@ class Lasting:
     @property
     def is_alarming(self) -> bool:
         """Whether the failure raises an alert."""
+        if self.check.name in NO_ALERT:
+            return False
         return self.newest.is_severe or self.check.name in ALERT_ON_WARNING
 
     def incident(self) -> Incident:
@@ -125,7 +131,7 @@ def lasting_failures(
     instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey]
 ) -> Iterator[Lasting]:
     """Yield the lasting failures of the checks, according to Dagster's records."""
-    for check in checks:
+    for check in _suspicious(instance, list(checks)):
         by_partition: dict[str | None, list[Evaluation]] = {}
         status = AssetCheckExecutionRecordStatus.FAILED
         for each in _evaluations(instance, check, status, _FAILED_MAX):
@@ -134,6 +140,20 @@ def lasting_failures(
             found = lasting_failure(check, failed, _last_pass(instance, check, partition))
             if found is not None:
                 yield found
+
+
+def _suspicious(
+    instance: dg.DagsterInstance, checks: Sequence[dg.AssetCheckKey]
+) -> Sequence[dg.AssetCheckKey]:
+    """Leave out, in one query, checks that never ran and those without partitions that pass now."""
+    latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
+    found = {check: latest[check] for check in checks if check in latest}
+    succeeded = AssetCheckExecutionRecordStatus.SUCCEEDED
+    return [
+        check
+        for check, record in found.items()
+        if record.partition is not None or record.status != succeeded
+    ]
 
 
 def _last_pass(

@@ -3,17 +3,28 @@
 # Dagster's decorators and functions are only partly typed.
 # pyright: reportUnknownMemberType=false
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import get_args
 
 import dagster as dg
 
 from laminar_core.host.clock import Clock, SystemClock
-from laminar_core.resources.names import ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
+from laminar_core.resources.names import (
+    ACT_TAG,
+    GROUP,
+    STREAM_TAG,
+    StreamJob,
+    job_name,
+    sensor_name,
+)
 from laminar_core.sensors.alerting.alerts import HOOK_MS_MAX, Incident, hook_problem, raise_alerts
 from laminar_core.sensors.alerting.failed_checks import lasting_failures, new_failures
 from laminar_core.sensors.background import BackgroundReads
 from laminar_core.sensors.cursor import Cursor
 from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.rounds import Policies, StreamTick, described, make_round
+from laminar_core.sensors.run_records import stream_of
 
 _INTERVAL_S = 10
 _JUDGING: tuple[StreamJob, ...] = ("drill", "audit", "verify")
@@ -21,41 +32,51 @@ _JUDGING: tuple[StreamJob, ...] = ("drill", "audit", "verify")
 
 
 def build_run_failure_sensor(
-    stream: str, policy: AlertPolicy, clock: Clock | None = None
+    policies: Policies, clock: Clock | None = None, *, group: str = GROUP
 ) -> dg.SensorDefinition:
-    """Build the sensor that alerts when a run of, or on, ``stream`` fails."""
+    """Build the sensor that alerts when a run of, or on, one of these streams fails."""
     clock = clock or SystemClock()
 
     @dg.run_failure_sensor(
-        name=f"{stream}_run_failures",
+        name=sensor_name("run_failures", group),
         minimum_interval_seconds=_INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Alerts when a run that acts on {stream} fails.",
+        description=f"Alerts when a run that acts on {described(list(policies))} fails.",
     )
     def report_failed_runs(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
-        if not is_of(run, stream):
-            return dg.SkipReason(f"run {run.run_id} ({run.job_name}) does not belong to {stream}")
-        if run.job_name in {job_name(stream, job) for job in _JUDGING}:
+        stream = stream_of_run(run, policies, group)
+        if stream is None:
+            return dg.SkipReason(
+                f"run {run.run_id} ({run.job_name}) belongs to none of the streams"
+            )
+        if run.tags.get(ACT_TAG) in _JUDGING:
             judged = _failed_check(context.instance, run.run_id)
             if judged is not None:
                 return dg.SkipReason(
                     f"run {run.run_id}: check {judged} failed and raises its own alert"
                 )
         incident = _failed_run(run, context.failure_event.message or "")
-        raise_alerts(stream, [incident], policy, context.log, clock.now_ms())
+        raise_alerts(stream, [incident], policies[stream], context.log, clock.now_ms())
         return None
 
     return report_failed_runs
 
 
-def is_of(run: dg.DagsterRun, stream: str) -> bool:
-    """Return whether a run belongs to the stream's jobs, acts on it, or materialises its assets."""
-    if stream in (run.tags.get(STREAM_TAG), run.tags.get(ACTS_ON_TAG)):
-        return True
-    if run.job_name in {job_name(stream, job) for job in get_args(StreamJob)}:
-        return True
-    return any(key.path[0] == stream for key in run.asset_selection or ())
+def stream_of_run(run: dg.DagsterRun, streams: Iterable[str], group: str = GROUP) -> str | None:
+    """Return the stream that a run supervises, acts on, or materialises assets of; None: no one's.
+
+    A run for several of them counts for the first.
+    """
+    known = list(streams)
+    acts_on = run.tags.get(STREAM_TAG) or stream_of(run)
+    if acts_on is not None:
+        return acts_on if acts_on in known else None
+    checked = (key.asset_key for key in run.asset_check_selection or ())
+    touched = {key.path[0] for key in (*(run.asset_selection or ()), *checked)}
+    shared = {job_name(job, group) for job in get_args(StreamJob)}
+    of_group = known if run.job_name in shared else []
+    return next((s for s in known if s in touched), next(iter(of_group), None))
 
 
 def _failed_check(instance: dg.DagsterInstance, run_id: str) -> str | None:
@@ -90,40 +111,59 @@ class CheckCursor(Cursor):
 
 
 def build_check_failure_sensor(
-    stream: str, policy: AlertPolicy, clock: Clock | None = None
+    policies: Policies, clock: Clock | None = None, *, group: str = GROUP
 ) -> dg.SensorDefinition:
-    """Build the sensor that alerts when a check of ``stream``'s assets fails severely.
+    """Build the sensor that alerts when a check of these streams' assets fails severely.
 
     Any evaluation counts, by a run, the observer, or a user; one alert is raised until the check
     passes again. Failures before the sensor's first tick raise none. Lost files raise an alert even
     if they were replaced, because the next loss may not be repairable. Each tick also reports
-    whether the policy's hook can be imported.
+    whether the hooks can be imported.
     """
-    clock, imports = clock or SystemClock(), BackgroundReads(HOOK_MS_MAX)
+    timer = clock or SystemClock()
+    streams = make_round(
+        "check_failures",
+        policies,
+        lambda stream, _: _CheckTick(stream, policies[stream], timer, BackgroundReads(HOOK_MS_MAX)),
+        clock,
+    )
 
     @dg.sensor(
-        name=f"{stream}_check_failures",
+        name=sensor_name("check_failures", group),
         minimum_interval_seconds=_INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Alerts when a check of {stream} fails severely, or has found lost files.",
+        description=f"Alerts when a check of {described(list(policies))} fails severely, or has "
+        "found lost files.",
     )
     def report_failed_checks(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        return streams.run(context, lambda tick, part: tick.run(part))
+
+    return report_failed_checks
+
+
+@dataclass(frozen=True, slots=True)
+class _CheckTick:
+    stream: str
+    policy: AlertPolicy
+    clock: Clock
+    reads: BackgroundReads
+
+    def run(self, context: StreamTick) -> dg.SensorResult:
+        stream, policy = self.stream, self.policy
         checks = _checks_of(context, stream)
         lasting = list(lasting_failures(context.instance, checks))
         news, alerted = new_failures(lasting, CheckCursor.read(context.cursor).told)
-        raise_alerts(stream, news, policy, context.log, clock.now_ms())
+        raise_alerts(stream, news, policy, context.log, self.clock.now_ms())
         said = "; ".join(incident.title for incident in news) or "none failed severely"
         line = f"{len(checks)} checks, since the last look: {said}"
-        problem = hook_problem(policy, imports)
+        problem = hook_problem(policy, self.reads)
         return dg.SensorResult(
             skip_reason=line if problem is None else f"{line}; {problem}",
             cursor=CheckCursor(told=alerted).model_dump_json(),
         )
 
-    return report_failed_checks
 
-
-def _checks_of(context: dg.SensorEvaluationContext, stream: str) -> list[dg.AssetCheckKey]:
+def _checks_of(context: StreamTick, stream: str) -> list[dg.AssetCheckKey]:
     assert context.repository_def is not None, "a sensor is evaluated with its definitions"
     keys = context.repository_def.asset_graph.asset_check_keys
     return sorted((k for k in keys if k.asset_key.path[0] == stream), key=str)

@@ -1,7 +1,7 @@
 """The sensor that switches to unaligned checkpoints under pressure, and back.
 
 It reads facts from the store and from Dagster, makes a pure decision, and requests it as a run of
-``{stream}_mode``: one run per change. While it is in progress, and for the cooldown after it, no
+``laminar_mode``: one run per change. While it is in progress, and for the cooldown after it, no
 other is requested.
 """
 
@@ -14,7 +14,13 @@ import dagster as dg
 
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.resources.checkpoints import CheckpointStoreResource
-from laminar_core.resources.names import ACTS_ON_TAG, job_name
+from laminar_core.resources.names import (
+    ACTS_ON_TAG,
+    GROUP,
+    STREAM_FIELD,
+    job_name,
+    sensor_name,
+)
 from laminar_core.sensors.alerting.alerts import raise_new_alerts
 from laminar_core.sensors.alignment.decision import (
     AlignmentFacts,
@@ -27,6 +33,7 @@ from laminar_core.sensors.alignment.facts import Remembered, read_alignment_fact
 from laminar_core.sensors.background import BackgroundReads, Unanswered
 from laminar_core.sensors.cursor import AlertCursor
 from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.rounds import Policies, StreamTick, described, make_round
 from laminar_core.sensors.run_records import newest_run
 
 
@@ -37,45 +44,51 @@ class AlignmentCursor(AlertCursor):
 
 
 def build_alignment_sensor(
-    stream: str,
-    policy: AlertPolicy,
+    policies: Policies,
     clock: Clock | None = None,
     reads: BackgroundReads | None = None,
+    *,
+    group: str = GROUP,
 ) -> dg.SensorDefinition:
-    """Build the sensor that changes the mode of ``stream``'s checkpoints."""
-    tick = _Tick(stream, policy, clock or SystemClock(), reads or BackgroundReads())
+    """Build the sensor that changes the mode of these streams' checkpoints."""
+    timer, job = clock or SystemClock(), job_name("mode", group)
+    streams = make_round(
+        "alignment",
+        policies,
+        lambda stream, own: _Tick(stream, policies[stream], timer, own, job),
+        clock,
+        reads,
+    )
 
     @dg.sensor(
-        name=f"{stream}_alignment",
-        job_name=job_name(stream, "mode"),
+        name=sensor_name("alignment", group),
+        job_name=job,
         minimum_interval_seconds=1,  # The daemon looks every five seconds at best.
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Lets barriers overtake while checkpoints of {stream} align for longer than "
-        f"{policy.alignment_act} (p99), and no longer than that.",
+        description=f"Lets barriers overtake while checkpoints of {described(list(policies))} "
+        "align for longer than alignment_act (p99), and no longer than that.",
     )
     def watch_alignment(
-        context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
+        context: dg.SensorEvaluationContext, laminar_checkpoints: CheckpointStoreResource
     ) -> dg.SensorResult:
-        return tick.run(context, checkpoints)
+        return streams.run(context, lambda tick, part: tick.run(part, laminar_checkpoints))
 
     return watch_alignment
 
 
 class _Tick:
     def __init__(
-        self, stream: str, policy: AlertPolicy, clock: Clock, reads: BackgroundReads
+        self, stream: str, policy: AlertPolicy, clock: Clock, reads: BackgroundReads, job: str
     ) -> None:
         self._stream, self._policy = stream, policy
-        self._clock, self._reads = clock, reads
+        self._clock, self.reads, self._job = clock, reads, job
 
-    def run(
-        self, context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
-    ) -> dg.SensorResult:
+    def run(self, context: StreamTick, checkpoints: CheckpointStoreResource) -> dg.SensorResult:
         cursor = AlignmentCursor.read(context.cursor)
         window = max(self._policy.alignment_window, self._policy.calm_checkpoints)
         try:
             store = checkpoints.open(self._stream)
-            facts, seen = self._reads.read(
+            facts, seen = self.reads.read(
                 "facts", lambda: read_alignment_facts(store, cursor.seen, window)
             )
         except Unanswered as error:
@@ -90,7 +103,7 @@ class _Tick:
         return dg.SensorResult(skip_reason=decision.reason, cursor=after)
 
     def _alert(
-        self, context: dg.SensorEvaluationContext, facts: AlignmentFacts, cursor: AlignmentCursor
+        self, context: StreamTick, facts: AlignmentFacts, cursor: AlignmentCursor
     ) -> tuple[str, ...]:
         found, now_ms = find_emergency(facts, self._policy), self._clock.now_ms()
         return raise_new_alerts(self._stream, found, cursor.told, self._policy, context.log, now_ms)
@@ -104,12 +117,13 @@ class _Tick:
         return ModeRun(run.run_id, in_progress, max(run.created_ms_ago, 0))
 
     def _request(self, facts: AlignmentFacts, change: Change) -> dg.RunRequest:
-        mode = job_name(self._stream, "mode")
+        mode: dict[str, object] = {change.mode: {}}
+        form = {STREAM_FIELD: self._stream, "mode": mode, "reason": change.reason}
         command = f"{facts.generation}:{facts.claimed_at_ms}:{facts.mode.number}"
         request = f"{command}:{facts.newest_id}:{change.mode}"
         return dg.RunRequest(
             run_key=f"{self._stream}:mode:{request}",
-            job_name=mode,
-            run_config={"ops": {mode: {"config": {"mode": change.mode, "reason": change.reason}}}},
+            job_name=self._job,
+            run_config={"ops": {self._job: {"config": form}}},
             tags={ACTS_ON_TAG: self._stream},
         )

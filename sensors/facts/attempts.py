@@ -17,6 +17,9 @@ from laminar_core.store.records import bytes_in
 PENDING_MAX = 16
 """An attempt that so many newer ones have overtaken is not waited for any more."""
 
+NEVER_COMPLETED = frozenset({"declined", "expired", "aborted", "abandoned"})
+"""Outcomes of attempts that began and came to nothing; newer ones overtook subsumed attempts."""
+
 _MISSES_MAX = 3
 """Consecutive unused numbers after which no higher one is expected."""
 

@@ -1,9 +1,11 @@
 """The metadata of a completed checkpoint in Dagster; numbers are plotted over the checkpoints.
 
+So only those that matter first are numbers here; the others are one entry of JSON.
+
 An event is kept for ever, so it is kept small: ``docs/orchestration.md`` has the size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -46,19 +48,15 @@ def materialization(store: CheckpointStore, stored: StoredCheckpoint) -> dg.Asse
         StorageUnavailable: the store did not answer.
     """
     manifest = stored.manifest
-    metadata = {
-        **_identity(store, stored),
-        **_times(manifest),
-        **_sizes(manifest),
-        **event_time_metadata(manifest),
-        **position_metadata(source_positions(store, manifest)),
-        **source_number_metadata(store, manifest),
-        **sink_number_metadata(store, manifest),
-        **bad_row_metadata(manifest),
+    picture = chart(bars_of(manifest))
+    of_sources = source_number_metadata(store, manifest)
+    metadata: dict[str, Any] = {
+        **_plotted(manifest, of_sources),
+        **({} if picture is None else {"alignment": dg.MetadataValue.md(picture)}),
         "operators": dg.MetadataValue.md(_operators_table(manifest)),
+        "more_numbers": dg.MetadataValue.json(_more_numbers(store, manifest, of_sources)),
+        **_identity(store, stored),
     }
-    if (picture := chart(bars_of(manifest))) is not None:
-        metadata["alignment"] = dg.MetadataValue.md(picture)
     return dg.AssetMaterialization(
         checkpoint_key(store.job),
         partition=stored.partition,
@@ -147,8 +145,8 @@ def _identity(store: CheckpointStore, stored: StoredCheckpoint) -> dict[str, Any
     manifest = stored.manifest
     location = store.paths.manifest(manifest.checkpoint_id)
     found: dict[str, Any] = {
-        "checkpoint_id": manifest.checkpoint_id,
-        "generation": manifest.generation,
+        # Numbers would be plotted.
+        "generation": str(manifest.generation),
         "parent": str(manifest.parent_checkpoint_id or "none"),
         "kind": manifest.kind.value,
         "mode": manifest.mode,
@@ -165,30 +163,46 @@ def _identity(store: CheckpointStore, stored: StoredCheckpoint) -> dict[str, Any
     return found
 
 
-def _times(manifest: CheckpointManifest) -> dict[str, float]:
-    """Each the longest of any subtask: they overlap, and do not add up to the duration."""
-    times_ms = {
-        "duration_ms": manifest.duration_ms,
-        "start_delay_ms": max((a.start_delay_ms for a in manifest.alignment), default=0.0),
-        "alignment_ms": max((a.alignment_ms for a in manifest.alignment), default=0.0),
-        "sync_ms": max((s.sync_ms for s in manifest.subtasks), default=0.0),
-        "async_ms": max((s.async_ms for s in manifest.subtasks), default=0.0),
+def _plotted(manifest: CheckpointManifest, of_sources: Mapping[str, float | int]) -> dict[str, Any]:
+    """Return the numbers that are plotted, in this order: few, each with its unit in its name."""
+    lags = {name: number for name, number in of_sources.items() if name.startswith("lag_")}
+    return {
+        "duration_ms": round(float(manifest.duration_ms), 3),
+        "alignment_ms": _slowest(a.alignment_ms for a in manifest.alignment),
+        "size_bytes": manifest.size_bytes,
+        "state_rows": sum(s.row_count for s in manifest.subtasks),
+        "inflight_rows": manifest.inflight_rows,
+        **lags,
+        **event_time_metadata(manifest),
     }
-    return {name: round(float(time_ms), 3) for name, time_ms in times_ms.items()}
 
 
-def _sizes(manifest: CheckpointManifest) -> dict[str, float | int]:
+def _more_numbers(
+    store: CheckpointStore, manifest: CheckpointManifest, of_sources: Mapping[str, float | int]
+) -> dict[str, float | int]:
+    """Return the other numbers, for one entry that is not plotted.
+
+    Times are of the slowest subtask: they overlap, and do not add up to the duration.
+    """
     size_bytes = manifest.size_bytes
     return {
-        "size_bytes": size_bytes,
+        "start_delay_ms": _slowest(a.start_delay_ms for a in manifest.alignment),
+        "sync_ms": _slowest(s.sync_ms for s in manifest.subtasks),
+        "async_ms": _slowest(s.async_ms for s in manifest.subtasks),
         "written_bytes": manifest.written_bytes,
-        "state_rows": sum(s.row_count for s in manifest.subtasks),
         "inflight_events": sum(entry.event_count for entry in manifest.inflight_data),
-        "inflight_rows": manifest.inflight_rows,
         "inflight_bytes": manifest.inflight_bytes,
         "inflight_share": round(manifest.inflight_bytes / size_bytes, 4) if size_bytes else 0.0,
         "chain_length": max(chain_lengths(manifest).values(), default=0),
+        **position_metadata(source_positions(store, manifest)),
+        **{name: number for name, number in of_sources.items() if not name.startswith("lag_")},
+        **sink_number_metadata(store, manifest),
+        **bad_row_metadata(manifest),
     }
+
+
+def _slowest(times_ms: Iterable[float]) -> float:
+    return round(float(max(times_ms, default=0.0)), 3)
 
 
 def bad_row_metadata(manifest: CheckpointManifest) -> dict[str, int]:

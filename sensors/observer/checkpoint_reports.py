@@ -14,6 +14,7 @@ import dagster as dg
 from laminar_core.codec.arrow import sha256_hex
 from laminar_core.errors import LaminarError
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.resources.locked_database import until_unlocked
 from laminar_core.resources.names import (
     StreamCheck,
     checkpoint_key,
@@ -21,7 +22,7 @@ from laminar_core.resources.names import (
     checkpoint_partitions,
     partition_of,
 )
-from laminar_core.sensors.facts.attempts import Attempts, Failed
+from laminar_core.sensors.facts.attempts import NEVER_COMPLETED, Attempts, Failed
 from laminar_core.sensors.facts.integrity_records import DAMAGED, MANIFEST_SHA256
 from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
 from laminar_core.sensors.observer.checkpoint_metadata import (
@@ -67,7 +68,8 @@ def report_new_checkpoints(
     if found:
         partitions = checkpoint_partitions(store.job).name
         assert partitions is not None
-        instance.add_dynamic_partitions(partitions, [each.partition for each in found])
+        keys = [each.partition for each in found]
+        until_unlocked(lambda: instance.add_dynamic_partitions(partitions, keys))
         for report in reports_of(store, found):
             emit(report)
     return found
@@ -131,8 +133,10 @@ def failure_observation(stream: str, failed: Failed) -> dg.AssetObservation:
             "failed_after_ms": float(history.duration_ms),
             "triggered_at": dg.MetadataValue.timestamp(history.triggered_at_ms / 1000),
         }
+    shown = failed.outcome in NEVER_COMPLETED
     return dg.AssetObservation(
         checkpoint_key(stream),
+        partition=partition_of(failed.checkpoint_id) if shown else None,
         description=f"checkpoint {failed.checkpoint_id} {failed.outcome}: {failed.reason}",
         metadata=metadata,
         tags={DATA_VERSION_TAG: failed.sha256},

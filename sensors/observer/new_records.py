@@ -14,6 +14,7 @@ from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.drill import DrillRecord
 from laminar_core.records.paths import number_in
+from laminar_core.resources.names import GROUP
 from laminar_core.sensors.cursor import Cursor
 from laminar_core.sensors.facts.attempts import Attempt, Attempts, Failed
 from laminar_core.sensors.facts.audit_follower import AuditFollower
@@ -27,6 +28,7 @@ from laminar_core.sensors.observer.checkpoint_reports import (
     Report,
     failure_observation,
 )
+from laminar_core.sensors.observer.health_reports import FoundHealth, HealthWatch, look_at_health
 from laminar_core.sensors.observer.job_observations import (
     Happening,
     deleted_checkpoints,
@@ -35,6 +37,12 @@ from laminar_core.sensors.observer.job_observations import (
 )
 from laminar_core.sensors.observer.lost_file_reports import damage_observation
 from laminar_core.sensors.observer.output_reports import output_observation
+from laminar_core.sensors.observer.visible_output import (
+    FoundOutput,
+    OutputWatch,
+    Searched,
+    read_output,
+)
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.drills import newest_number
@@ -79,6 +87,9 @@ class ObserverCursor(Cursor):
     """Checkpoints whose damage is reported."""
     marks_ms: _Number = 0
     """Time of the last search for damage."""
+    output: _Number = 0
+    """The newest checkpoint whose output is reported."""
+    health: HealthWatch = HealthWatch()
 
     @classmethod
     def of_store(cls, text: str | None, store: str) -> "ObserverCursor":
@@ -95,7 +106,7 @@ class Identity:
     """Distinguishes a store from one that was begun anew: the digest of its first claim."""
 
     sha256: str
-    newest_generation: int
+    newest_generation: Generation
     has_started: bool
     """Whether the base of the newest generation, and so its first number, is known."""
 
@@ -160,6 +171,9 @@ class NewRecords:
     """None: this tick did not search."""
     acts: tuple[FoundAct, ...] = ()
     drills: tuple[FoundDrill, ...] = ()
+    output: FoundOutput | None = None
+    health: FoundHealth | None = None
+    """None: this tick did not look, and nothing has changed."""
 
 
 def identity(store: CheckpointStore) -> Identity | None:
@@ -179,9 +193,17 @@ def identity(store: CheckpointStore) -> Identity | None:
 
 
 def read_new_records(
-    store: CheckpointStore, cursor_text: str | None, policy: AlertPolicy, now_ms: int
+    store: CheckpointStore,
+    cursor_text: str | None,
+    policy: AlertPolicy,
+    now_ms: int,
+    watch: OutputWatch | None = None,
+    *,
+    group: str = GROUP,
 ) -> NewRecords | None:
     """Read what is new; None: nothing ever ran in this store. Changes nothing.
+
+    ``watch``: what is known of the reports of output. ``group``: whose jobs are named.
 
     Raises:
         StorageUnavailable: the store did not answer; nothing is lost, read again.
@@ -194,7 +216,17 @@ def read_new_records(
     listed = cursor.generation != known.newest_generation or is_quiet
     attempts, more, problem = _attempts(store, cursor.attempt, listed=listed)
     completed = [a.checkpoint_id for a in attempts if isinstance(a.attempt, StoredCheckpoint)]
+    searched = _searched(known, cursor, completed)
     beside = _beside(store, cursor, max(completed, default=0), policy, now_ms)
+    health = look_at_health(
+        store,
+        cursor.health,
+        known.newest_generation,
+        [(each.checkpoint_id, each.attempt) for each in attempts],
+        policy,
+        now_ms,
+        group=group,
+    )
     is_due = beside is not None or not 0 <= now_ms - cursor.marks_ms < BESIDE_MS
     return NewRecords(
         cursor=cursor,
@@ -207,7 +239,15 @@ def read_new_records(
         marks=_marks(store, cursor, policy, now_ms) if is_due else None,
         acts=tuple(_acts(store, cursor.audit)),
         drills=tuple(_drills(store, cursor.drill)),
+        # Of many checkpoints that are new only the last one counts, so all have to be known.
+        output=None if more else read_output(store, searched, watch or OutputWatch(), now_ms),
+        health=health,
     )
+
+
+def _searched(known: Identity, cursor: ObserverCursor, completed: list[int]) -> Searched:
+    newest = max(cursor.completed, *completed, 0)
+    return Searched(known.sha256, known.newest_generation, range(cursor.output + 1, newest + 1))
 
 
 def _attempts(

@@ -9,11 +9,21 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from laminar_core.resources.names import DRILL_TAG, asset_key, checkpoint_partitions, partition_of
-from laminar_core.sensors.facts.attempts import Failed, Pending
+from laminar_core.sensors.facts.attempts import NEVER_COMPLETED, Failed, Pending
 from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint
 from laminar_core.sensors.observer.check_events import is_judged, says_the_same
 from laminar_core.sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
 from laminar_core.sensors.observer.checkpoint_reports import Report, is_reported
+from laminar_core.sensors.observer.health_reports import (
+    FRESHNESS_CHECK,
+    RUNNING_CHECK,
+    FoundHealth,
+    HealthWatch,
+    has_failed,
+    is_outdated,
+    is_shown,
+    state_observation,
+)
 from laminar_core.sensors.observer.job_observations import Happening
 from laminar_core.sensors.observer.new_records import (
     DRILLS_MAX,
@@ -23,12 +33,8 @@ from laminar_core.sensors.observer.new_records import (
     NewRecords,
     ObserverCursor,
 )
-from laminar_core.sensors.run_records import HANGS_MS, newest_run
-
-LEFT_TO_RUN_MS = 60_000
-"""How long a completed checkpoint is left for the supervising run to report. Its process may be
-dead while Dagster still shows the run.
-"""
+from laminar_core.sensors.observer.visible_output import FoundOutput, visible_sentence
+from laminar_core.sensors.run_records import HANGS_MS, LEFT_TO_RUN_MS, newest_run
 
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 
@@ -48,7 +54,7 @@ class Tick:
     """Partitions of checkpoints that are deleted."""
     said: list[str] = field(default_factory=list[str])
 
-    def move(self, **numbers: int | tuple[int, ...]) -> None:
+    def move(self, **numbers: int | tuple[int, ...] | HealthWatch) -> None:
         """Advance the cursor."""
         self.cursor = self.cursor.model_copy(update=numbers)
 
@@ -69,9 +75,11 @@ class Observer:
         self._attempts(tick, new)
         is_judging = self._is_judging(new.beside)
         self._marks(tick, new.marks, is_judging=is_judging)
+        self._output(tick, new.output)
         self._beside(tick, new.beside, is_judging=is_judging)
         self._acts(tick, new)
         self._drills(tick, new)
+        self._health(tick, new.health)
         return tick
 
     # --- checkpoints ----------------------------------------------------------------------------
@@ -95,6 +103,8 @@ class Observer:
                         completed += [found.checkpoint_id] if self._report(tick, found) else []
                 case Failed() as attempt:
                     failed += [attempt] if self._report(tick, found) else []
+                    if attempt.outcome in NEVER_COMPLETED:
+                        tick.partitions.append(partition_of(found.checkpoint_id))
                 case _:
                     pass
             if is_settled:
@@ -136,10 +146,24 @@ class Observer:
                 tick.said.append(f"{found.verdict.description}")
         tick.move(marks=found.checkpoint_ids, marks_ms=self.now_ms)
 
+    def _output(self, tick: Tick, found: FoundOutput | None) -> None:
+        if found is None:
+            return
+        new = [event for event in found.events if not self._is_reported(event)]
+        tick.events += new
+        tick.said += [sentence] if (sentence := visible_sentence(new)) else []
+        if found.is_all:
+            tick.move(output=found.checkpoint_id)
+
     def _beside(self, tick: Tick, found: FoundBeside | None, *, is_judging: bool) -> None:
         if found is None:
             return
-        tick.events += [event for event in found.events if not self._is_reported(event)]
+        told = {each.asset_key for each in tick.events if isinstance(each, dg.AssetMaterialization)}
+        tick.events += [
+            event
+            for event in found.events
+            if event.asset_key not in told and not self._is_reported(event)
+        ]
         if is_judging:
             tick.events += found.verdicts
             failed = [each.description for each in found.verdicts if not each.passed]
@@ -148,6 +172,27 @@ class Observer:
             tick.move(beside=found.checkpoint_id, beside_ms=self.now_ms)
 
     # --- the job --------------------------------------------------------------------------------
+
+    def _health(self, tick: Tick, found: FoundHealth | None) -> None:
+        """Report the state last, so that it is the newest observation of the deployment."""
+        if found is None:
+            return
+        watch = found.watch
+        for told in found.verdicts:
+            if is_shown(self.instance, told):
+                continue
+            if told.check_name == RUNNING_CHECK:
+                event = state_observation(told, watch)
+                tick.events += [] if self._is_reported(event) else [event]
+            tick.events.append(told)
+            if not told.passed and told.severity is dg.AssetCheckSeverity.ERROR:
+                tick.said.append(f"{told.check_name}: {told.description}")
+        if not found.verdicts and is_outdated(self.instance, self.stream):
+            watch = watch.model_copy(update={"state": "", "looked_ms": 0})
+        fresh = found.fresh
+        if fresh is not None and has_failed(self.instance, self.stream, FRESHNESS_CHECK):
+            tick.events += [fresh] if fresh.passed else []
+        tick.move(health=watch)
 
     def _acts(self, tick: Tick, new: NewRecords) -> None:
         reported: list[str] = []

@@ -8,20 +8,23 @@ from collections.abc import Mapping
 
 from laminar_core.codec.arrow import sha256_hex
 from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.resources.names import GROUP, job_name
 from laminar_core.sensors.facts.integrity_records import FoundDamage
 from laminar_core.store.checkpoint_store import CheckpointStore, Choice
 from laminar_core.store.records import bytes_in
 from laminar_core.store.verification import compare_sizes, verify_files
 
 
-def choose_by_sizes(store: CheckpointStore, on_record: Mapping[str, FoundDamage]) -> Choice:
+def choose_by_sizes(
+    store: CheckpointStore, on_record: Mapping[str, FoundDamage], group: str = GROUP
+) -> Choice:
     """Choose the newest checkpoint on the timeline that has all files and no recorded damage.
 
     Raises:
         CorruptCheckpointError: a base cannot be read, so the timeline is unknown.
         StorageUnavailable: the store did not answer.
     """
-    return store.choose_checkpoint(examine=_Candidates(store, on_record).problem_of)
+    return store.choose_checkpoint(examine=_Candidates(store, on_record, group).problem_of)
 
 
 class _Candidates:
@@ -31,8 +34,10 @@ class _Candidates:
     except those that name one of the damaged files, so that the next attempt succeeds.
     """
 
-    def __init__(self, store: CheckpointStore, on_record: Mapping[str, FoundDamage]) -> None:
-        self._store, self._on_record = store, on_record
+    def __init__(
+        self, store: CheckpointStore, on_record: Mapping[str, FoundDamage], group: str
+    ) -> None:
+        self._store, self._on_record, self._group = store, on_record, group
         self._damaged: dict[str, str] = {}
         self._is_suspicious = False
 
@@ -45,7 +50,7 @@ class _Candidates:
             self._damaged |= dict.fromkeys(found.paths, found.problem)
             return (
                 f"{found.problem} (found by run {found.run_id[:8]}; once it is repaired, "
-                f"{store.job}_verify says so)"
+                f"{job_name('verify', self._group)} says so)"
             )
         if known := sorted(paths & self._damaged.keys()):
             return self._damaged[known[0]]

@@ -6,25 +6,22 @@ store does, and the run starts its driver only if the dead one is still the newe
 """
 
 # Dagster's decorators and functions are only partly typed.
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Literal, Self
 
 import dagster as dg
-from dagster._core.definitions.target import ExecutableDefinition
+from dagster._core.definitions.metadata import RawMetadataMapping, normalize_metadata
+from dagster._core.definitions.target import AutomationTarget, ExecutableDefinition
 
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.protocol.recovery import Rejected, RestoreFrom, StartFresh
 from laminar_core.resources.checkpoints import CheckpointStoreResource
-from laminar_core.resources.names import (
-    asset_key,
-    checkpoint_partitions,
-    job_name,
-    partition_of,
-)
+from laminar_core.resources.names import GROUP, STREAM_FIELD, job_name, sensor_name
 from laminar_core.sensors.alerting.alerts import Incident, raise_new_alerts
 from laminar_core.sensors.background import BackgroundReads, StillReadingError, Unanswered
 from laminar_core.sensors.cursor import AlertCursor
@@ -44,6 +41,7 @@ from laminar_core.sensors.recovery.decision import (
     unreadable,
 )
 from laminar_core.sensors.recovery.facts import Watched, read_recovery_facts
+from laminar_core.sensors.rounds import Policies, StreamTick, described, make_round
 from laminar_core.sensors.run_records import (
     HANGS_MS,
     Death,
@@ -65,47 +63,64 @@ class RecoveryCursor(AlertCursor):
     unanswered_since_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryJobs:
-    """The runs that the sensor requests: a recovery from a checkpoint, or a start without one.
-
-    ``start_timeout_ms`` is how long the driver may take until its workers run.
-    """
-
-    recovery: ExecutableDefinition
-    start: ExecutableDefinition
-    start_timeout_ms: int = 0
-
-    @property
-    def run_ms_max(self) -> int:
-        """Longest time of such a run: it reads a checkpoint whole, and the start reads it again."""
-        return max(HANGS_MS, 2 * self.start_timeout_ms)
-
-
 def build_recovery_sensor(
-    stream: str,
-    policy: AlertPolicy,
-    jobs: RecoveryJobs,
+    policies: Policies,
+    start_timeouts_ms: Mapping[str, int],
     clock: Clock | None = None,
     reads: BackgroundReads | None = None,
+    *,
+    group: str = GROUP,
 ) -> dg.SensorDefinition:
-    """Build the sensor that keeps ``stream`` running."""
-    tick = _Tick(stream, policy, jobs, clock or SystemClock(), reads or BackgroundReads())
+    """Build the sensor that keeps these streams running.
 
-    @dg.sensor(
-        name=f"{stream}_recovery",
-        jobs=[jobs.recovery, jobs.start],
+    ``start_timeouts_ms`` is how long the driver of each may take until its workers run.
+    """
+    timer = clock or SystemClock()
+
+    def part(stream: str, own: BackgroundReads) -> _Tick:
+        return _Tick(stream, policies[stream], start_timeouts_ms[stream], group, timer, own)
+
+    streams = make_round("recovery", policies, part, clock, reads)
+
+    def watch_driver(
+        context: dg.SensorEvaluationContext, laminar_checkpoints: CheckpointStoreResource
+    ) -> dg.SensorResult:
+        return streams.run(context, lambda tick, part: tick.run(part, laminar_checkpoints))
+
+    return _RecoverySensor(
+        name=sensor_name("recovery", group),
+        evaluation_fn=watch_driver,
+        job_name=job_name("recover", group),
         minimum_interval_seconds=1,  # The daemon looks every five seconds at best.
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Starts {stream} again from its newest intact checkpoint when its driver is "
-        f"dead, silent for {policy.heartbeat_max}, or stuck for {policy.checkpoint_age_max}.",
-    )
-    def watch_driver(
-        context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
-    ) -> dg.SensorResult:
-        return tick.run(context, checkpoints)
+        description=f"Starts {described(list(policies))} again from the newest intact checkpoint "
+        "when the driver is dead, silent for heartbeat_max, or stuck for checkpoint_age_max.",
+    ).targeting([job_name("recover", group), job_name("start", group)])
 
-    return watch_driver
+
+class _RecoverySensor(dg.SensorDefinition):
+    """A sensor that requests several jobs, which it knows by name.
+
+    Dagster's own knows several jobs only as objects. They would be copied with their resources, and
+    the sensor with them, which warns of a parameter that nobody has given.
+    """
+
+    def targeting(self, jobs: Iterable[str]) -> Self:
+        """Return this sensor; it may request these jobs."""
+        self._targets = [AutomationTarget(job) for job in jobs]
+        return self
+
+    def with_attributes(
+        self,
+        *,
+        jobs: Sequence[ExecutableDefinition] | None = None,
+        metadata: RawMetadataMapping | None = None,
+    ) -> dg.SensorDefinition:
+        """Return a copy with other metadata, as a component makes it; the jobs are the same."""
+        assert jobs is None, "it has none, only names"
+        changed = copy(self)
+        changed._metadata = normalize_metadata(metadata or {})  # noqa: SLF001 - a copy of this one
+        return changed
 
 
 class _Tick:
@@ -113,27 +128,30 @@ class _Tick:
         self,
         stream: str,
         policy: AlertPolicy,
-        jobs: RecoveryJobs,
+        start_timeout_ms: int,
+        group: str,
         clock: Clock,
         reads: BackgroundReads,
     ) -> None:
-        self._stream, self._policy, self._jobs = stream, policy, jobs
-        self._clock, self._reads = clock, reads
+        self._stream, self._policy, self._group = stream, policy, group
+        self._start_timeout_ms = start_timeout_ms
+        self._clock, self.reads = clock, reads
         self._age_max_ms = duration_ms(policy.checkpoint_age_max)
 
-    def run(
-        self, context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
-    ) -> dg.SensorResult:
+    def run(self, context: StreamTick, checkpoints: CheckpointStoreResource) -> dg.SensorResult:
         cursor = RecoveryCursor.read(context.cursor)
         watched, now_ms = cursor.watched, self._clock.now_ms()
         try:
             store = checkpoints.open(self._stream)
-            facts, watched = self._reads.read(
+            facts, watched = self.reads.read(
                 "facts",
                 lambda: read_recovery_facts(store, cursor.watched, now_ms, self._age_max_ms),
             )
-            facts = self._with_runs(context.instance, facts)
+            facts = replace(facts, start_timeout_ms=self._start_timeout_ms)
             decision = decide_recovery(facts, self._policy)
+            if not isinstance(decision, Leave):  # Runs matter only where something is wrong.
+                facts = self._with_runs(context.instance, facts)
+                decision = decide_recovery(facts, self._policy)
             act = (
                 self._choose(facts, decision, store, context.instance)
                 if isinstance(decision, Recover)
@@ -153,7 +171,7 @@ class _Tick:
                 return _skip(f"{incident.title}: {incident.text}", after)
             case request:
                 context.log.info("%s: %s", request.job_name, decision)
-                return self._result(request, after)
+                return dg.SensorResult(run_requests=[request], cursor=after.model_dump_json())
 
     def _choose(
         self,
@@ -166,14 +184,14 @@ class _Tick:
         key = ("choice", facts.generation, facts.claimed_at_ms, decision.attempt)
         on_record = damage_on_record(instance, self._stream)
         try:
-            choice = self._reads.read(key, lambda: choose_by_sizes(store, on_record))
+            choice = self.reads.read(key, lambda: choose_by_sizes(store, on_record, self._group))
         except StillReadingError:
             return Leave(f"{decision.reason}; the checkpoint to start from is still being chosen")
         return self._request(facts, decision, choice)
 
     def _unanswered(
         self,
-        context: dg.SensorEvaluationContext,
+        context: StreamTick,
         problem: str,
         cursor: RecoveryCursor,
         watched: Watched,
@@ -188,7 +206,7 @@ class _Tick:
 
     def _alert(
         self,
-        context: dg.SensorEvaluationContext,
+        context: StreamTick,
         incidents: list[Incident],
         cursor: RecoveryCursor,
     ) -> tuple[str, ...]:
@@ -205,7 +223,6 @@ class _Tick:
         attempts = recoveries_of(instance, self._death(facts), now_ms)
         return replace(
             facts,
-            start_timeout_ms=self._jobs.start_timeout_ms,
             supervising_run=supervising_run(instance, stream),
             terminated_run=facts.claimed_by_run if terminated else None,
             acting_run=None if acting is None else self._patient(acting),
@@ -214,7 +231,8 @@ class _Tick:
         )
 
     def _patient(self, run: KnownRun) -> KnownRun:
-        return replace(run, patience_ms=self._jobs.run_ms_max)
+        """It reads a checkpoint whole, and the start reads it again."""
+        return replace(run, patience_ms=max(HANGS_MS, 2 * self._start_timeout_ms))
 
     def _request(
         self, facts: RecoveryFacts, decision: Recover, choice: Choice
@@ -224,18 +242,19 @@ class _Tick:
                 damaged = [r for r in rejected if r.cause == "damaged"]
                 besides = f"; {_passed_over(damaged)}" if damaged else ""
                 config: dict[str, object] = {
+                    "restore": {"checkpoint": {"number": int(checkpoint_id)}},
                     "expected_generation": facts.generation,
                     "running_driver": decision.running_driver,
                     "reason": f"{decision.reason}{besides}",
                 }
-                return self._run(facts, decision, "recovery", config, partition_of(checkpoint_id))
+                return self._run(facts, decision, "recover", config)
             case StartFresh() if decision.running_driver == "refuse":
                 config = {
                     "start_from": "fresh",
                     "expected_generation": facts.generation,
                     "reason": f"{decision.reason}; nothing has ever completed",
                 }
-                return self._run(facts, decision, "deployment", config)
+                return self._run(facts, decision, "start", config)
             case StartFresh():
                 why = f"{decision.reason}, and nothing has ever completed: end that driver by hand"
                 return nothing_restorable(facts, why)
@@ -246,32 +265,19 @@ class _Tick:
         self,
         facts: RecoveryFacts,
         decision: Recover,
-        asset: Literal["recovery", "deployment"],
+        act: Literal["recover", "start"],
         config: dict[str, object],
-        partition: str | None = None,
     ) -> dg.RunRequest:
-        op = "__".join(asset_key(self._stream, asset).path)
-        death = f"{self._stream}:recover:{facts.generation}"
+        job, death = job_name(act, self._group), f"{self._stream}:recover:{facts.generation}"
         return dg.RunRequest(
             run_key=f"{death}:{decision.attempt}:{facts.claimed_at_ms}",
-            job_name=job_name(self._stream, "recovery" if asset == "recovery" else "start"),
-            partition_key=partition,
-            run_config={"ops": {op: {"config": config}}},
+            job_name=job,
+            run_config={"ops": {job: {"config": {STREAM_FIELD: self._stream, **config}}}},
             tags=self._death(facts).tags,
         )
 
     def _death(self, facts: RecoveryFacts) -> Death:
         return Death(self._stream, facts.generation, facts.claimed_at_ms)
-
-    def _result(self, request: dg.RunRequest, after: RecoveryCursor) -> dg.SensorResult:
-        # The reporter may not have seen the checkpoint yet, and adding it twice does no harm.
-        key = request.partition_key
-        partitions = checkpoint_partitions(self._stream)
-        return dg.SensorResult(
-            run_requests=[request],
-            dynamic_partitions_requests=[partitions.build_add_request([key])] if key else [],
-            cursor=after.model_dump_json(),
-        )
 
 
 def _passed_over(damaged: Sequence[Rejected]) -> str:

@@ -7,19 +7,26 @@ It also watches whether sources catch up after a start: both need the same numbe
 # pyright: reportUnknownMemberType=false
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import dagster as dg
 
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.resources.checkpoints import CheckpointStoreResource
-from laminar_core.resources.names import ACTS_ON_TAG, job_name
+from laminar_core.resources.names import (
+    ACTS_ON_TAG,
+    GROUP,
+    STREAM_FIELD,
+    job_name,
+    sensor_name,
+)
 from laminar_core.sensors.alerting.alerts import raise_new_alerts
 from laminar_core.sensors.background import BackgroundReads, Unanswered
 from laminar_core.sensors.cursor import AlertCursor
 from laminar_core.sensors.facts.source_facts import headrooms, read_sources
 from laminar_core.sensors.judgements import Headroom, headroom_line
 from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.rounds import Policies, StreamTick, described, make_round
 from laminar_core.sensors.run_records import newest_run
 from laminar_core.sensors.source_retention.decision import (
     Restorable,
@@ -36,32 +43,61 @@ _INTERVAL_S = 60
 
 
 def build_source_retention_sensor(
-    stream: str,
-    policy: AlertPolicy,
+    policies: Policies,
     clock: Clock | None = None,
     reads: BackgroundReads | None = None,
+    *,
+    group: str = GROUP,
 ) -> dg.SensorDefinition:
-    """Build the sensor that watches how long ``stream`` can be restored."""
-    clock, reads = clock or SystemClock(), reads or BackgroundReads()
+    """Build the sensor that watches how long these streams can be restored."""
+    timer, job = clock or SystemClock(), job_name("checkpoint", group)
+    streams = make_round(
+        "source_retention",
+        policies,
+        lambda stream, own: _Tick(stream, policies[stream], timer, own, job),
+        clock,
+        reads,
+    )
 
     @dg.sensor(
-        name=f"{stream}_source_retention",
-        job_name=job_name(stream, "checkpoint"),
+        name=sensor_name("source_retention", group),
+        job_name=job,
         minimum_interval_seconds=_INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Warns {policy.source_margin} before the source drops rows that a restore "
-        f"of {stream} would read again, and if {stream} does not catch up after a start.",
+        description="Warns before a source drops rows that a restore would read again "
+        f"(source_margin), and if a stream does not catch up after a start: "
+        f"{described(list(policies))}.",
     )
     def watch_source(
-        context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
+        context: dg.SensorEvaluationContext, laminar_checkpoints: CheckpointStoreResource
     ) -> dg.SensorResult:
-        now_ms = clock.now_ms()
+        return streams.run(context, lambda tick, part: tick.run(part, laminar_checkpoints))
+
+    return watch_source
+
+
+class SourceCursor(AlertCursor):
+    """The cursor, extended by the lags of the newest generation."""
+
+    lags: LagWatch = LagWatch()
+
+
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    stream: str
+    policy: AlertPolicy
+    clock: Clock
+    reads: BackgroundReads
+    job: str
+
+    def run(self, context: StreamTick, checkpoints: CheckpointStoreResource) -> dg.SensorResult:
+        stream, policy, now_ms = self.stream, self.policy, self.clock.now_ms()
         try:
             store = checkpoints.open(stream)
-            known = reads.read("sources", lambda: read_sources(store))
+            known = self.reads.read("sources", lambda: read_sources(store))
             facts = SourceFacts(now_ms)
             if policy.source_keeps is not None:
-                facts = reads.read("facts", lambda: read_source_facts(store, now_ms))
+                facts = self.reads.read("facts", lambda: read_source_facts(store, now_ms))
         except Unanswered as error:
             return dg.SensorResult(skip_reason=f"no facts: {error}", cursor=context.cursor)
         facts = replace(facts, request=newest_run(context.instance, stream, "checkpoint", now_ms))
@@ -79,16 +115,17 @@ def build_source_retention_sensor(
         if verdict.ask_for is None:
             return dg.SensorResult(skip_reason=verdict.line, cursor=cursor)
         context.log.info("%s", verdict.line)
-        request = _request(stream, facts.restorable[0], verdict.ask_for)
+        request = self._request(facts.restorable[0], verdict.ask_for)
         return dg.SensorResult(run_requests=[request], cursor=cursor)
 
-    return watch_source
-
-
-class SourceCursor(AlertCursor):
-    """The cursor, extended by the lags of the newest generation."""
-
-    lags: LagWatch = LagWatch()
+    def _request(self, newest: Restorable, reason: str) -> dg.RunRequest:
+        form = {STREAM_FIELD: self.stream, "reason": reason}
+        return dg.RunRequest(
+            run_key=f"{self.stream}:source:{newest.checkpoint_id}:{newest.triggered_at_ms}",
+            job_name=self.job,
+            run_config={"ops": {self.job: {"config": form}}},
+            tags={ACTS_ON_TAG: self.stream},
+        )
 
 
 def _verdict(facts: SourceFacts, found: Sequence[Headroom], policy: AlertPolicy) -> SourceVerdict:
@@ -98,13 +135,3 @@ def _verdict(facts: SourceFacts, found: Sequence[Headroom], policy: AlertPolicy)
         return SourceVerdict(by_source or "the source keeps its rows for ever (source_keeps)")
     verdict = decide_source_retention(facts, policy)
     return replace(verdict, line=f"{verdict.line}; {by_source}") if found else verdict
-
-
-def _request(stream: str, newest: Restorable, reason: str) -> dg.RunRequest:
-    name = job_name(stream, "checkpoint")
-    return dg.RunRequest(
-        run_key=f"{stream}:source:{newest.checkpoint_id}:{newest.triggered_at_ms}",
-        job_name=name,
-        run_config={"ops": {name: {"config": {"reason": reason}}}},
-        tags={ACTS_ON_TAG: stream},
-    )

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from laminar_core.aggregates.row_order import places, ranks_of, total_order
+from laminar_core.aggregates.row_order import places, ranks_of, stable_order, total_order
 
 NAN = float("nan")
 
@@ -70,6 +70,14 @@ def test_equal_rows_keep_their_order_and_rows_without_ties_are_not_looked_at() -
     assert total_order([np.zeros(4, np.int64)], table).tolist() == [2, 0, 1, 3]
     assert total_order([np.array([2, 0, 1, 3])], table).tolist() == [1, 2, 0, 3]
     assert total_order([np.empty(0, np.int64)], table.slice(0, 0)).tolist() == []
+
+
+@pytest.mark.parametrize("spread", [1, 5, 2**20, 2**62])
+def test_the_order_is_stable_however_many_bits_the_ranks_need(spread: int) -> None:
+    drawn = np.random.default_rng(4)
+    for count in (0, 1, 2, 500):
+        ranks = [drawn.integers(-spread, spread, count) for _ in range(3)]
+        assert stable_order(ranks).tolist() == np.lexsort(ranks[::-1]).tolist()
 
 
 def test_places_begin_anew_with_each_group() -> None:

@@ -69,7 +69,7 @@ def test_completed_checkpoints_are_listed_oldest_first(laminar) -> None:
     assert ids(answer) == ["1", "2"]
     heading, first, second = answer.out.splitlines()
     assert heading.split() == [
-        *("id", "outcome", "kind", "mode", "triggered", "ms", "bytes", "written", "in-flight"),
+        *("id", "outcome", "kind", "mode", "triggered", "ms", "size", "written", "in-flight"),
         "generation",
         "remarks",
     ]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from laminar_core.cli.contents import Content, print_contents, print_contents_as_json
+from laminar_core.cli.contents import Content, print_contents, print_contents_as_json, value_text
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.codec.inflight_files import batch
@@ -239,6 +239,15 @@ def test_rows_that_are_not_printed_are_not_made(capsys) -> None:
         "  x=1",
         "  … and 999,999 more; --limit or --json prints them",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(b"ab", "b'ab'"), (b"x" * 2_048, "<2.0KiB>"), ("x" * 99, "x" * 99), (None, "None")],
+    ids=["short", "sketch", "text", "null"],
+)
+def test_of_a_sketch_people_see_its_size(value: object, shown: str) -> None:
+    assert value_text(value) == shown
 
 
 def test_each_table_of_an_operator_has_a_heading_of_its_own(cli, tmp_path) -> None:

@@ -20,7 +20,7 @@ def test_every_drill_is_a_line(cli, tmp_path) -> None:
     )
     _, first, second = cli("drills", "--store", tmp_path).out.splitlines()
     assert first.split()[:5] == ["1", "1970-01-01", "00:00:00", "12", "passed"]
-    assert first.split()[5:] == ["2.5", "2,000", "3", "me", "weekly"]
+    assert first.split()[5:] == ["2.5", "2.0KiB", "3", "me", "weekly"]
     assert second.split()[3:4] == ["failed"]
     assert second.endswith("weekly; a row is lost")
     told = json.loads(cli("drills", "--store", tmp_path, "--json").out)

@@ -26,6 +26,8 @@ from laminar_core.errors import (
 from laminar_core.objectstore.local import LocalObjectStore
 from tests.store.stores import claim, complete, open_job
 
+laminar.load_all()  # Tests look at every command.
+
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words of every command and group."""

@@ -189,7 +189,7 @@ def test_a_reset_of_a_part_is_refused_with_all_that_it_needs(cli, place: Path) -
     assert answer.code == 2
     assert "reset_from in=beginning needs a reason for the audit log" in answer.err
     answer = dry_run(cli, place, "--reset-state", "in", "--reset-from", "in=now", *reason)
-    assert "'in=now' says of no source where it is read from" in answer.err
+    assert "in cannot be read from now here, because everything is reset" in answer.err
     answer = dry_run(cli, place, "--reset-state", "in", "--reset-from", "out=beginning", *reason)
     assert answer.code == 2
     assert "in has to be read again, too" in answer.err

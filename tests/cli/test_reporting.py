@@ -7,6 +7,8 @@ import pytest
 
 from laminar_core.cli.reporting import ROWS_SHOWN, JsonReporter, TextReporter
 from laminar_core.driver.events import (
+    ApplicationEnded,
+    ApplicationLeft,
     CheckpointCompleted,
     CheckpointFailed,
     CleanUpFailed,
@@ -96,6 +98,27 @@ def change(event: JobEvent, **changes) -> JobEvent:
 @pytest.mark.parametrize(
     ("event", "lines"),
     [
+        (
+            ApplicationEnded(
+                time_ms=1, generation=3, application_id="app-7", master="spark://m:7077"
+            ),
+            ["ended Spark application app-7 of generation 3, whose driver is dead"],
+        ),
+        (
+            ApplicationLeft(
+                time_ms=1,
+                generation=3,
+                application_id="app-7",
+                master="spark://m:7077",
+                reason="http://m:8080 does not answer",
+            ),
+            [
+                (
+                    "warning: Spark application app-7 of generation 3 may still hold cores of "
+                    "spark://m:7077: http://m:8080 does not answer"
+                )
+            ],
+        ),
         (
             NotEncrypted(time_ms=1, missing=("spark.authenticate", "spark.network.crypto.enabled")),
             [

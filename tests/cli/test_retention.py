@@ -92,7 +92,7 @@ def test_applying_deletes_that_and_tells_it(laminar, job) -> None:
     assert quarantined == "2 files put into quarantine"
     assert job.store.manifests.ids() == [4, 6]
     again = laminar("apply", "--keep-last", "2", "--yes")
-    assert again.out.splitlines()[1] == "0 checkpoints and 0 files go, 0 bytes"
+    assert again.out.splitlines()[1] == "0 checkpoints and 0 files go, 0B"
 
 
 def test_applying_in_json(laminar) -> None:

@@ -37,12 +37,12 @@ def test_json_is_a_line_per_seed_and_one_for_all(cli) -> None:
 
 
 def test_one_seed_is_replayed_identically(cli) -> None:
-    first, second = (cli("simulate", "--seed", "11", "--trace") for _ in range(2))
+    first, second = (cli("simulate", "--seed", "30", "--trace") for _ in range(2))
     assert first.out == second.out
-    assert f"digest {simulate_seed(11).digest:08x}" in first.out
+    assert f"digest {simulate_seed(30).digest:08x}" in first.out
     assert "checkpoint-completed" in first.out
-    assert "digest" in cli("simulate", "--seed", "11").out
-    assert "checkpoint-completed" not in cli("simulate", "--seed", "11").out
+    assert "digest" in cli("simulate", "--seed", "30").out
+    assert "checkpoint-completed" not in cli("simulate", "--seed", "30").out
 
 
 @pytest.mark.usefixtures("broken")

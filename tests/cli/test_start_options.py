@@ -4,10 +4,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from laminar_core.cli.global_settings import GlobalSettings
 from laminar_core.cli.main import laminar
-from laminar_core.cli.options import GlobalSettings
 from laminar_core.cli.start_options import (
-    FAST_START,
     SECTIONS,
     checkpoint_config,
     configuration_of,
@@ -20,6 +19,8 @@ from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from laminar_core.records.actor import Actor
+
+laminar.load_all()  # Tests look at every command.
 
 
 @pytest.fixture
@@ -133,5 +134,6 @@ def test_spark_is_started_as_was_said(monkeypatch) -> None:
     )
     configuration = Configuration(workers=3, spark=SparkOptions(conf={"spark.a": "b"}))
     open_spark(configuration, "it", GlobalSettings(debug=True))
-    conf = {**FAST_START, "spark.a": "b"}
-    assert asked == [(("local[3]", "it"), {"conf": conf, "show_logs": True})]
+    assert asked == [
+        (("local[3]", "it"), {"conf": {"spark.a": "b"}, "show_logs": True, "shipped": None})
+    ]

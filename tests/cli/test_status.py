@@ -1,6 +1,7 @@
 """``laminar status`` and ``laminar jobs`` say in a few lines how jobs are."""
 
 import json
+import threading
 
 import pytest
 
@@ -187,7 +188,8 @@ def test_all_jobs_of_a_store(cli, job) -> None:
     other = CheckpointStore(job.store.objects, "clicks")
     other.claims.claim(claimant(), wait_ms=never)
     other.generations.end(Generation(1), "finished", "")
-    job.store.objects.put("new/x", b"")
+    job.store.objects.put("new/checkpoints/x", b"")
+    job.store.objects.put("holidays/x", b"")
     store = ("--store", job.store.objects.uri)
     _, clicks, new, payments = (line.split() for line in cli("jobs", *store).out.splitlines())
     assert clicks == ["clicks", "1", "finished"]
@@ -196,3 +198,31 @@ def test_all_jobs_of_a_store(cli, job) -> None:
     told = json.loads(cli("jobs", "--json", *store).out)
     assert [one["job"] for one in told] == ["clicks", "new", "payments"]
     assert told[1]["driver"] is None
+
+
+def probe(cli, job, *words: str):
+    return cli("status", "--store", job.store.objects.uri, "--job", "payments", "--probe", *words)
+
+
+def test_the_exit_code_of_a_probe_is_its_answer(cli, job) -> None:
+    assert (probe(cli, job, "ready").code, probe(cli, job, "live").code) == (1, 0)
+    generation = claim(job.store)
+    assert probe(cli, job, "ready").out == "job payments, generation 1 is starting\n"
+    now_ms = SystemClock().now_ms()
+    beat = Heartbeat(sequence=1, at_ms=now_ms - 120_000, progress={"rows_in": 0})
+    job.store.generations.beat(generation, beat)
+    assert json.loads(probe(cli, job, "ready", "--json").out)["problem"] == "silent"
+    assert probe(cli, job, "ready", "--silence", "1 hour").code == 0
+    assert probe(cli, job, "live").code == 0
+    assert probe(cli, job, "live", "--silence", "1 minute").code == 1
+
+
+def test_nobody_is_killed_because_the_store_does_not_answer(cli, job, monkeypatch) -> None:
+    never_set = threading.Event()
+    monkeypatch.setattr("laminar_core.cli.status.STORE_ANSWER_MAX_S", 0.01)
+    monkeypatch.setattr("laminar_core.cli.status.read_status", lambda *_: never_set.wait())
+    live = probe(cli, job, "live")
+    assert (live.code, "did not answer within 0.01 s" in live.out) == (0, True)
+    ready = probe(cli, job, "ready")
+    assert (ready.code, "did not answer within 0.01 s" in ready.err) == (4, True)
+    never_set.set()

@@ -188,3 +188,19 @@ def test_what_a_program_defines_travels_to_workers_that_cannot_import_it(place: 
     del sys.modules["program_functions"]
     keep = cloudpickle.loads(sent)
     assert [keep(2), keep(3)] == [False, True]
+
+
+def test_a_setting_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOW_MANY", "7")
+    assert built("program.py", "count=env:HOW_MANY").settings[0] == 7
+
+
+def test_a_missing_variable_is_named_and_the_value_of_a_wrong_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = str(refusal("program.py", "label=env:NO_SUCH_SECRET"))
+    assert said.endswith("the environment variable NO_SUCH_SECRET is not set")
+    monkeypatch.setenv("A_SECRET", "hunter2")
+    said = str(refusal("program.py", "count=env:A_SECRET"))
+    assert "count=env:A_SECRET" in said
+    assert "hunter2" not in said

@@ -2,7 +2,13 @@
 
 import pytest
 
-from laminar_core.cli.views import VALUE_LENGTH_MAX, print_manifest, print_report, print_summaries
+from laminar_core.cli.views import (
+    VALUE_LENGTH_MAX,
+    print_manifest,
+    print_report,
+    print_summaries,
+    print_table,
+)
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from laminar_core.records.manifest import AlignmentEntry, ChannelAlignment, ChannelEntry
 from laminar_core.store.summaries import CheckpointSummary
@@ -53,16 +59,16 @@ def test_a_checkpoint_is_one_screen(capsys) -> None:
     assert shown(capsys, subtasks=parts).splitlines() == [
         "checkpoint 7 of payments: periodic, aligned, generation 2, parent 6",
         (
-            "triggered 2023-11-14 22:13:20, complete after 40 ms, 1,234 bytes (1,234 new), "
+            "triggered 2023-11-14 22:13:20, complete after 40 ms, 1.2KiB (1.2KiB new), "
             "written by 0.1.0"
         ),
         "event time of keyed: 1970-01-01 00:00:01.000000",
         "",
-        "operator  subtask  files    rows  bytes  written  sync ms  async ms",
-        "window          0      1  12,345  1,234    1,234     0.50      12.2",
-        "window          1      0       0      0        0     0.50      12.2",
-        "sink            0      0       0      0        0     0.50      12.2",
-        "sink            1      0       0      0        0     1.25      12.2",
+        "operator  subtask  files    rows    size  written  sync ms  async ms",
+        "window          0      1  12,345  1.2KiB   1.2KiB     0.50      12.2",
+        "window          1      0       0      0B       0B     0.50      12.2",
+        "sink            0      0       0      0B       0B     0.50      12.2",
+        "sink            1      0       0      0B       0B     1.25      12.2",
         "",
         "operator  property  value, by subtask if they differ",
         "window    late      3 | 4",
@@ -85,9 +91,9 @@ def test_what_was_in_flight_is_listed_by_queue(capsys) -> None:
     assert lines[0] == "checkpoint 7 of payments: periodic, switched, generation 2, parent 6"
     start = lines.index("", 5) + 1
     assert lines[start : start + 3] == [
-        "operator  subtask  queue in flight  from               to       events   rows      bytes",
-        "window          0  input 1          in 1               keyed 0       3    200         99",
-        "window          0  input 1          tail 1 (fed back)  head 0    1,000  2,000  1,000,000",
+        "operator  subtask  queue in flight  from               to       events   rows      size",
+        "window          0  input 1          in 1               keyed 0       3    200       99B",
+        "window          0  input 1          tail 1 (fed back)  head 0    1,000  2,000  976.6KiB",
     ]
 
 
@@ -155,9 +161,9 @@ def test_a_report_counts_files_and_bytes_and_names_what_is_damaged(capsys) -> No
     print_report(VerifyReport(CheckpointId(7), parts))
     print_report(VerifyReport(CheckpointId(8), parts[:1]))
     assert capsys.readouterr().out.splitlines() == [
-        "checkpoint 7 is damaged: 2 files, 1,234 bytes",
+        "checkpoint 7 is damaged: 2 files, 1.2KiB",
         "  /store/b is missing",
-        "checkpoint 8 is intact: 1 file, 1,000 bytes",
+        "checkpoint 8 is intact: 1 file, 1000B",
     ]
 
 
@@ -172,3 +178,17 @@ def test_the_channel_that_was_waited_for_longest_is_named_per_vertex(capsys) -> 
     assert "alignment of window 1" not in said
     assert "in 3 was overtaken" in shown(capsys, alignment=(met(0, 12.0, None),))
     assert "alignment of" not in shown(capsys, alignment=(waiting("window", 0, 7),))
+
+
+def test_an_outcome_has_its_colour_on_a_terminal_and_a_word_inside_a_sentence_has_none(
+    monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    print_table(("outcome", "why"), [("failed", "failed to write"), ("completed", "")])
+    said = capsys.readouterr().out
+    assert said.count("\x1b[31m") == 1
+    assert said.count("\x1b[32m") == 1
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("FORCE_COLOR")
+    print_table(("outcome",), [("failed",)])
+    assert "\x1b[31m" not in capsys.readouterr().out

@@ -11,14 +11,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from laminar_core.connectors import parquet_commit
+from laminar_core.connectors import output_directory
 from laminar_core.connectors.outlook import Committable, Committed, Lost
-from laminar_core.connectors.parquet_commit import (
-    StagedOutput,
-    committed_files,
-    read_committed,
-    read_manifest,
-)
+from laminar_core.connectors.output_place import StagedOutput
+from laminar_core.connectors.parquet_commit import committed_files, listed_files, read_committed
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.errors import (
     ConfigurationError,
@@ -28,29 +24,7 @@ from laminar_core.errors import (
 )
 from laminar_core.operators.base import SubtaskContext
 from laminar_core.worker.sinks import CommittingSink
-
-SCHEMA = pa.schema([("n", pa.int64())])
-
-
-def open_writer(sink, generation, subtask=0):
-    """A writer as the runtime uses it: committables are carried until they are committed."""
-    return CommittingSink(sink.open(SubtaskContext("sink", subtask, 2, 128, generation), SCHEMA))
-
-
-def batch(start, stop):
-    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
-
-
-def stage(sink, start, stop, *, checkpoint_id=1, generation=1, subtask=0):
-    """Committables of rows [start, stop), staged by a writer of its own."""
-    writer = open_writer(sink, generation, subtask)
-    writer.write(batch(start, stop))
-    return writer.snapshot(checkpoint_id)().committables
-
-
-def committed(path):
-    table = read_committed(path)
-    return sorted(table["n"].to_pylist()) if table.num_columns else []
+from tests.connectors.output_runs import SCHEMA, batch, committed, open_writer, stage
 
 
 def visible(path):
@@ -74,7 +48,7 @@ def test_a_commit_makes_all_subtasks_visible_and_lists_them(sink):
     outputs = stage(sink, 0, 5) + stage(sink, 5, 7, subtask=1)
     sink.committer().commit(1, outputs)
     assert committed(sink.path) == visible(sink.path) == list(range(7))
-    content = json.loads(sink.directory.manifest(1).read_text())
+    content = json.loads(sink.directory.manifest_path(1).read_text())
     assert (content["format_version"], content["checkpoint_id"], content["row_count"]) == (1, 1, 7)
     assert [file.name for file in committed_files(sink.path)] == [
         "part-0000000001-00000-000000-g1.parquet",
@@ -87,6 +61,19 @@ def test_a_commit_may_come_any_number_of_times(sink):
     for _ in range(3):
         sink.committer().commit(1, outputs)
     assert committed(sink.path) == list(range(5))
+
+
+def test_a_column_that_came_later_is_null_in_older_rows(sink):
+    sink.committer().commit(1, stage(sink, 0, 2))
+    wider = SCHEMA.append(pa.field("tip", pa.int64()))
+    writer = CommittingSink(sink.open(SubtaskContext("sink", 0, 2, 128, 2), wider))
+    writer.write(pa.record_batch({"n": [2], "tip": [7]}, schema=wider))
+    sink.committer().commit(2, writer.snapshot(2)().committables)
+    assert read_committed(sink.path).to_pylist() == [
+        {"n": 0, "tip": None},
+        {"n": 1, "tip": None},
+        {"n": 2, "tip": 7},
+    ]
 
 
 def test_a_checkpoint_without_rows_leaves_nothing_behind(sink):
@@ -103,7 +90,7 @@ def test_rows_of_a_declined_checkpoint_are_committed_by_the_next(sink):
     writer.write(batch(5, 9))
     sink.committer().commit(2, writer.snapshot(2)().committables)
     assert committed(sink.path) == list(range(9))
-    assert len(read_manifest(sink.directory.manifest(2))) == 2
+    assert len(listed_files(sink.directory, 2)) == 2
 
 
 def test_a_file_that_two_checkpoints_offer_is_listed_once(sink):
@@ -118,14 +105,14 @@ def test_a_file_that_two_checkpoints_offer_is_listed_once(sink):
     committer.commit(2, second)
     assert len(second) == 2
     assert committed(sink.path) == list(range(9))
-    assert sum(len(read_manifest(sink.directory.manifest(at))) for at in (1, 2)) == 2
+    assert sum(len(listed_files(sink.directory, at)) for at in (1, 2)) == 2
 
 
 def test_a_committable_that_is_offered_twice_is_listed_once(sink):
     outputs = stage(sink, 0, 5)
     sink.committer().commit(1, outputs + outputs)
     assert committed(sink.path) == list(range(5))
-    assert len(read_manifest(sink.directory.manifest(1))) == 1
+    assert len(listed_files(sink.directory, 1)) == 1
 
 
 def test_a_restore_of_a_savepoint_keeps_its_rows_and_takes_back_later_ones(sink):
@@ -162,7 +149,7 @@ def test_rows_of_an_interrupted_commit_are_output_although_no_manifest_lists_the
     committer.commit(1, stage(sink, 0, 5))
     (unlisted,) = stage(sink, 5, 7, checkpoint_id=2)
     committer.commit(2, (unlisted,))
-    sink.directory.manifest(2).unlink()  # As if the driver had died before it was created.
+    sink.directory.manifest_path(2).unlink()  # As if the driver had died before it was created.
     assert (committed(sink.path), visible(sink.path)) == (list(range(5)), list(range(7)))
     assert committer.last_committed() == 2
     committer.withdraw_after(1, 2)
@@ -175,7 +162,7 @@ def test_files_that_are_taken_back_do_not_come_back_after_a_power_failure(sink, 
     committer.commit(1, stage(sink, 0, 5))
     synced = []
     monkeypatch.setattr(
-        parquet_commit, "sync_directory", lambda path: synced.append((path, visible(sink.path)))
+        output_directory, "sync_directory", lambda path: synced.append((path, visible(sink.path)))
     )
     committer.withdraw_after(0, 2)
     assert synced[-1] == (sink.directory.path, []), "synced after the last deletion"
@@ -306,7 +293,7 @@ def test_a_committable_that_no_writer_produced_is_refused(sink, change):
     ids=repr,
 )  # fmt: skip
 def test_an_unreadable_commit_manifest_is_named(sink, content):
-    sink.directory.manifest(7).write_text(content)
+    sink.directory.manifest_path(7).write_text(content)
     expect(CorruptCheckpointError, ErrorCode.MANIFEST_UNREADABLE, r"0000000007\.json",
            committed_files, sink.path)  # fmt: skip
 

@@ -308,7 +308,12 @@ def test_a_type_that_parquet_lacks_is_named_before_anything_is_created(tmp_path)
 
 @pytest.mark.parametrize(
     "options",
-    [{"path": "s3://bucket/x"}, {"compression": "gzip9"}, {"target_file_rows": 0}],
+    [
+        {"path": "gs://bucket/x"},
+        {"path": "s3://bucket/x?colour=red"},
+        {"compression": "gzip9"},
+        {"target_file_rows": 0},
+    ],
     ids=str,
 )
 def test_impossible_options_are_refused_at_once(options):

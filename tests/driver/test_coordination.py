@@ -8,12 +8,14 @@ from laminar_core.driver.coordination import Coordinator
 from laminar_core.driver.events import DataFlowing, ProgressMade, RestoreProgressed, WorkersRunning
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.publication import JobIdentity
-from laminar_core.errors import ErrorCode, FencedError
+from laminar_core.errors import BrokenLink, ErrorCode, FencedError
 from laminar_core.host.clock import ManualClock
 from laminar_core.link.messages import (
     Abort,
+    Begin,
     Cancel,
     Finish,
+    GreetingsMissing,
     Peers,
     Ping,
     Progress,
@@ -25,6 +27,7 @@ from laminar_core.link.messages import (
     Trigger,
     WorkerFailed,
 )
+from laminar_core.link.versions import own_versions
 from laminar_core.protocol.coordinator import CoordinatorConfig
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCause
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
@@ -90,21 +93,31 @@ class Cluster:
             self.link.arrive(message)
         self.turn()
 
-    def register(self, *workers: int, generation: int | None = None) -> None:
+    def register(self, *workers: int, generation: int | None = None, **changes) -> None:
+        fields = {
+            "generation": generation or self.generation,
+            "host": "here",
+            "public_key": "",
+            "claim_sha256": self.store.claims.sha256(self.generation),
+            "versions": own_versions(),
+            "open_files_max": None,
+        }
+        for worker in workers:
+            own = {"worker": worker, "pid": 100 + worker, "endpoint": f"ipc://{worker}"}
+            self.hear(Register(**fields | own | changes))
+
+    def greet(self, *workers: int) -> None:
+        """Let these workers report that the greeting of the other one has arrived."""
         self.hear(
             *(
-                Register(
-                    generation=generation or self.generation,
-                    worker=worker,
-                    pid=100 + worker,
-                    host="here",
-                    endpoint=f"ipc://{worker}",
-                    public_key="",
-                    claim_sha256=self.store.claims.sha256(self.generation),
-                )
+                GreetingsMissing(generation=self.generation, worker=worker, senders=())
                 for worker in workers
             )
         )
+
+    def begin(self) -> None:
+        self.register(0, 1)
+        self.greet(0, 1)
 
     def progress(self, worker: int, rows: int = 0, *, drained: bool = False, **changes) -> Progress:
         fields = {
@@ -149,22 +162,63 @@ class TestRegistration:
         cluster.register(0)
         (peers,) = cluster.link.to(1, Peers)
         assert [peer.endpoint for peer in peers.peers] == ["ipc://0", "ipc://1"]
+        assert cluster.told(WorkersRunning) == []
+
+    def test_nobody_begins_before_everybody_has_been_greeted_by_everybody(self, cluster):
+        cluster.register(0, 1)
+        cluster.greet(0)
+        cluster.greet(0)
+        assert (cluster.link.to(0, Begin), cluster.coordinator.has_run) == ([], False)
+        cluster.greet(1)
+        assert [len(cluster.link.to(worker, Begin)) for worker in (0, 1)] == [1, 1]
         assert cluster.told(WorkersRunning)[0].pids == (100, 101)
+        assert cluster.coordinator.has_run
+
+    def test_pairs_that_do_not_reach_each_other_are_named(self):
+        cluster = Cluster(deadlines=Deadlines(connect_ms=5_000))
+        cluster.register(0, host="w0", endpoint="tcp://10.0.0.1:4000")
+        cluster.register(1, host="w1", endpoint="tcp://10.0.0.2:4001")
+        cluster.greet(0)
+        cluster.turn(5_000)
+        assert cluster.outcome is None
+        cluster.turn(1_001)
+        outcome = cluster.outcome
+        assert (outcome.code, outcome.restart_helps) == (ErrorCode.WORKERS_UNREACHABLE, True)
+        (pair,) = outcome.unreachable
+        assert (pair.sender, pair.receiver, pair.address) == (0, 1, "tcp://10.0.0.2:4001")
+        assert "worker 0 on w0 to worker 1 on w1 at tcp://10.0.0.2:4001" in outcome.reason
+        assert outcome.unreachable_count == 1
+        cluster.greet(1)
+        assert cluster.link.to(0, Begin) == []
+
+    def test_a_worker_of_another_version_ends_the_start(self, cluster):
+        other = own_versions().model_copy(update={"laminar": "0.0.1"})
+        cluster.register(1, host="far", versions=other)
+        outcome = cluster.outcome
+        assert (outcome.code, outcome.restart_helps) == (ErrorCode.VERSIONS_DIFFER, False)
+        assert "host far has Laminar 0.0.1 and the driver" in outcome.reason
+
+    def test_a_worker_that_may_open_too_few_files_ends_the_start(self, cluster):
+        cluster.register(1, host="far", endpoint="tcp://10.0.0.2:1", open_files_max=100)
+        assert cluster.outcome.code is ErrorCode.INVALID_OPTION
+        assert "host far may have 100 open files" in cluster.outcome.reason
+
+    def test_a_loopback_address_is_not_told_to_other_hosts(self, cluster):
+        cluster.register(0, host="w0", endpoint="tcp://10.0.0.1:4000")
+        cluster.register(1, host="w1", endpoint="tcp://127.0.1.1:4001")
+        assert cluster.outcome.code is ErrorCode.LOOPBACK_ADDRESS
+        assert "worker 1 on w1 listens at tcp://127.0.1.1:4001" in cluster.outcome.reason
+        assert cluster.link.to(0, Peers) == []
+
+    def test_on_one_host_loopback_addresses_are_well(self, cluster):
+        cluster.register(0, endpoint="tcp://127.0.0.1:4000")
+        cluster.register(1, endpoint="tcp://[::1]:4001")
+        assert len(cluster.link.to(0, Peers)) == 1
 
     @pytest.mark.parametrize("seen", [None, "0" * 64])
     def test_a_worker_that_sees_another_store_ends_the_start(self, cluster, seen):
         cluster.register(0)
-        cluster.hear(
-            Register(
-                generation=cluster.generation,
-                worker=1,
-                pid=101,
-                host="far",
-                endpoint="ipc://1",
-                public_key="",
-                claim_sha256=seen,
-            )
-        )
+        cluster.register(1, host="far", claim_sha256=seen)
         outcome = cluster.outcome
         assert (outcome.code, outcome.restart_helps) == (ErrorCode.STORE_NOT_SHARED, False)
         assert outcome.reason.startswith("worker 1: memory:")
@@ -182,6 +236,7 @@ class TestRegistration:
         cluster.turn(100)
         assert cluster.link.to(0, Trigger) == []
         cluster.register(1)
+        cluster.greet(0, 1)
         cluster.turn(100)
         assert [m.checkpoint_id for m in cluster.link.to(0, Trigger)] == [1]
 
@@ -191,7 +246,7 @@ class TestRegistration:
         assert cluster.link.to(0, Trigger) == []
         assert cluster.store.attempts.ids() == []
         cluster.register(1)
-        cluster.turn()
+        cluster.greet(0, 1)
         assert [len(cluster.link.to(worker, Trigger)) for worker in (0, 1)] == [1, 1]
         cluster.acknowledge(1, 0, 1)
         assert answer.result(0).outcome == "completed"
@@ -253,7 +308,7 @@ def restoring(cluster, worker: int, read: int) -> Restoring:
 
 class TestSilence:
     def test_a_worker_that_says_nothing_is_lost(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         for _ in range(31):
             cluster.hear(cluster.progress(0))
             assert cluster.outcome is None
@@ -263,21 +318,21 @@ class TestSilence:
         assert cluster.outcome.reason.startswith("worker 1: no sign of life for 3")
 
     def test_the_voice_of_a_zombie_is_no_sign_of_life(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         for _ in range(33):
             cluster.hear(cluster.progress(0), cluster.progress(1, generation=7))
             cluster.turn(1_000)
         assert cluster.outcome.reason.startswith("worker 1")
 
     def test_the_coordinator_is_never_silent_itself(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         for _ in range(5):
             cluster.turn(1_000)
         assert len(cluster.link.to(0, Ping)) >= 5
 
     def test_it_wants_its_next_turn_when_something_is_due(self):
         cluster = Cluster(config=CoordinatorConfig(interval_ms=150))
-        cluster.register(0, 1)
+        cluster.begin()
         assert 100 < cluster.coordinator.wait_ms() <= 150
         cluster.turn(150)
         assert cluster.coordinator.wait_ms() > 0
@@ -285,14 +340,14 @@ class TestSilence:
 
 class TestProgress:
     def test_the_first_rows_are_reported_once(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         cluster.hear(cluster.progress(0))
         assert cluster.told(DataFlowing) == []
         cluster.hear(cluster.progress(0, 5), cluster.progress(1, 5), cluster.progress(0, 9))
         assert len(cluster.told(DataFlowing)) == 1
 
     def test_totals_and_the_slowest_watermark(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         cluster.hear(cluster.progress(0, 5, watermark_us=7), cluster.progress(1, 20))
         cluster.turn(600)
         cluster.hear(cluster.progress(1, 30, watermark_us=3))
@@ -303,7 +358,7 @@ class TestProgress:
         assert second.rows_per_s == pytest.approx(20, rel=0.05)
 
     def test_events_and_heartbeats_have_the_numbers_of_each_source(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         for worker, lag in enumerate((3, None)):
             numbers = SourceNumbers(splits=1, lag_rows=lag, letters=worker)
             sources = {"in": SourceProgress(rows_unread=0, numbers=numbers)}
@@ -316,7 +371,7 @@ class TestProgress:
 
     def test_events_and_heartbeats_have_the_numbers_of_each_sink(self):
         cluster = Cluster(committers={"out": LedgerCommitter(Ledger())})
-        cluster.register(0, 1)
+        cluster.begin()
         cluster.hear(cluster.progress(0), cluster.progress(1))
         cluster.turn(1_100)
         found = {"out": SinkNumbers()}
@@ -325,7 +380,7 @@ class TestProgress:
         assert sinks_of(beat.heartbeat.progress) == found
 
     def test_unaligned_cuts_of_all_workers_are_reported(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         for worker in (0, 1):
             metrics = UnalignedCheckpointMetrics(1 + worker, worker, 10)
             cluster.hear(cluster.progress(worker, unaligned=metrics))
@@ -333,7 +388,7 @@ class TestProgress:
         assert cluster.told(ProgressMade)[-1].unaligned == UnalignedCheckpointMetrics(3, 1, 20)
 
     def test_when_everybody_is_drained_one_final_checkpoint_ends_the_job(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         cluster.hear(cluster.progress(0, 10, drained=True))
         assert cluster.link.to(0, Trigger) == []
         for _ in range(3):
@@ -349,10 +404,11 @@ class TestProgress:
         cluster.hear(cluster.progress(0, drained=True), cluster.progress(1, drained=True))
         assert cluster.link.to(0, Trigger) == []
         cluster.register(1)
+        cluster.greet(0, 1)
         assert [len(cluster.link.to(worker, Trigger)) for worker in (0, 1)] == [1, 1]
 
     def test_a_final_checkpoint_that_is_lost_is_tried_again(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         cluster.hear(cluster.progress(0, drained=True), cluster.progress(1, drained=True))
         decline = SnapshotDecline(
             generation=cluster.generation,
@@ -370,7 +426,7 @@ class TestProgress:
 
 class TestCheckpoints:
     def test_acknowledgements_of_a_zombie_count_for_nothing(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         cluster.coordinator.request(CheckpointKind.MANUAL)
         cluster.turn()
         cluster.acknowledge(1, 0)
@@ -382,7 +438,7 @@ class TestCheckpoints:
 
     @pytest.mark.parametrize("stranger", [2, 99])
     def test_a_worker_that_nobody_expects_has_no_part_in_a_checkpoint(self, cluster, stranger):
-        cluster.register(0, 1)
+        cluster.begin()
         cluster.register(stranger)
         cluster.coordinator.request(CheckpointKind.MANUAL)
         cluster.turn()
@@ -393,14 +449,14 @@ class TestCheckpoints:
         assert {entry.subtask_index for entry in manifest.subtasks} == {0, 1}
 
     def test_one_worker_cannot_speak_for_another(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         cluster.coordinator.request(CheckpointKind.MANUAL)
         cluster.turn()
         cluster.acknowledge(1, 0, 0)
         assert cluster.store.manifests.ids() == []
 
     def test_a_worker_that_is_busy_with_given_up_checkpoints_holds_up_the_next_one(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         cluster.hear(cluster.progress(1, given_up=2))
         cluster.coordinator.request(CheckpointKind.MANUAL)
         cluster.turn()
@@ -411,7 +467,7 @@ class TestCheckpoints:
     def test_a_worker_whose_background_hangs_does_not_end_all_attempts(self):
         """The next one fails as well and is counted, which ends the generation at some point."""
         cluster = Cluster(config=CoordinatorConfig(interval_ms=None, timeout_ms=5_000))
-        cluster.register(0, 1)
+        cluster.begin()
         cluster.hear(cluster.progress(1, given_up=2))
         cluster.coordinator.request(CheckpointKind.MANUAL)
         for _ in range(4):
@@ -422,7 +478,7 @@ class TestCheckpoints:
         assert len(cluster.link.to(0, Trigger)) == 1
 
     def test_a_decline_names_the_worker(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         answer = cluster.coordinator.request(CheckpointKind.MANUAL)
         cluster.turn()
         cluster.hear(
@@ -440,7 +496,7 @@ class TestCheckpoints:
 
 class TestOutcome:
     def test_a_worker_that_fails_says_why(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         cluster.hear(
             WorkerFailed(
                 generation=cluster.generation,
@@ -453,6 +509,21 @@ class TestOutcome:
         outcome = cluster.outcome
         assert (outcome.kind, outcome.code) == ("failed", ErrorCode.NULL_KEY)
         assert (outcome.reason, outcome.restart_helps) == ("worker 1: row 7 has no key", False)
+
+    def test_connections_that_stayed_away_are_in_the_outcome(self, cluster):
+        cluster.register(0, 1)
+        link = BrokenLink(sender=0, sender_host="a", receiver=1, receiver_host="b")
+        cluster.hear(
+            WorkerFailed(
+                generation=cluster.generation,
+                worker=1,
+                code="link-broken",
+                reason="silent",
+                restart_helps=True,
+                links=(link,),
+            )
+        )
+        assert (cluster.outcome.code, cluster.outcome.links) == (ErrorCode.LINK_BROKEN, (link,))
 
     def test_only_the_first_word_counts(self, cluster):
         cluster.coordinator.fail(ErrorCode.WORKER_LOST, "the first")
@@ -467,7 +538,7 @@ class TestOutcome:
         assert (cluster.outcome.kind, cluster.outcome.restart_helps) == ("fenced", False)
 
     def test_cancelling_tells_the_workers(self, cluster):
-        cluster.register(0, 1)
+        cluster.begin()
         cluster.coordinator.cancel("enough")
         assert cluster.link.to(1, Cancel) == []
         cluster.turn()

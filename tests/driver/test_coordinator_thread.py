@@ -22,6 +22,7 @@ from laminar_core.link.messages import (
     encode,
 )
 from laminar_core.link.transport import CoordinatorTransport, ZmqWorkerTransport
+from laminar_core.link.versions import own_versions
 from laminar_core.protocol.coordinator import CoordinatorConfig
 from laminar_core.protocol.types import CheckpointId, CheckpointKind
 from tests.plan.plans import small_plan
@@ -63,6 +64,8 @@ class Cluster:
                 endpoint=self.worker.endpoint,
                 public_key="",
                 claim_sha256=self.store.claims.sha256(self.generation),
+                versions=own_versions(),
+                open_files_max=None,
             )
         )
 

@@ -21,6 +21,7 @@ from laminar_core.driver.events import (
     WorkersRunning,
     ignore,
 )
+from laminar_core.errors import BrokenLink
 from laminar_core.protocol.types import CheckpointKind
 from laminar_core.protocol.waiting import WaitsFor
 
@@ -154,3 +155,18 @@ def test_an_event_is_a_fact_and_does_not_change(event, line: str) -> None:
 def test_nobody_has_to_listen() -> None:
     for event, _ in EVENTS:
         ignore(event)
+
+
+def test_connections_that_stayed_away_are_fields_of_a_failure() -> None:
+    event = GenerationFailed(
+        time_ms=1,
+        generation=2,
+        code="link-broken",
+        reason="silent",
+        restart_in_ms=50,
+        links=(BrokenLink(1, "b", 0, "a"),),
+    )
+    assert event.model_dump_json().partition('"links":')[2] == (
+        '[{"sender":1,"sender_host":"b","receiver":0,"receiver_host":"a"}]}'
+    )
+    assert GenerationFailed.model_validate_json(event.model_dump_json()) == event

@@ -84,7 +84,7 @@ def test_every_kind_of_event_may_be_the_one_that_fails(kind) -> None:
 
 def test_the_first_failure_is_logged_and_all_are_counted(caplog) -> None:
     listener = isolated(Raises(ERRORS[0]))
-    with caplog.at_level(logging.WARNING, logger="laminar"):
+    with caplog.at_level(logging.WARNING, logger="laminar_core"):
         for _ in range(3):
             listener(FLOWING)
     (line,) = [record.getMessage() for record in caplog.records]

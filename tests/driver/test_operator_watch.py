@@ -18,6 +18,7 @@ def work(rows: int = 0, busy_ms: float = 0, stopped_ms: float = 0, queued: int |
         busy_ms=busy_ms,
         backpressured_ms=stopped_ms,
         queued_batches=queued,
+        rows_expired=rows // 10,
     )
 
 
@@ -31,6 +32,7 @@ def test_totals_are_summed_and_shares_are_those_of_the_busiest_worker() -> None:
     }
     found = watch.look(reports)["sums"]
     assert (found.rows_in, found.rows_out, found.queued_batches) == (150, 300, 5)
+    assert found.rows_expired == 15
     assert (found.busy_ms, found.backpressured_ms) == (1_100, 1_010)
     assert (found.rows_in_per_s, found.rows_out_per_s) == (125, 250)
     assert (found.busy_share, found.backpressured_share) == (0.9, 0.5)

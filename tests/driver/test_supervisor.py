@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from laminar_core.driver.events import (
+    ApplicationEnded,
+    ApplicationLeft,
     CheckpointCompleted,
     DataFlowing,
     Finished,
@@ -32,6 +34,7 @@ from laminar_core.testing.jobs import Job
 from laminar_core.testing.observed_store import StoreCall
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
+from laminar_core.testing.world import ProcessKilledError
 from tests.simulated.loop_jobs import retry_job
 from tests.simulated.simulated_jobs import failing_job, never_ending_job
 
@@ -434,3 +437,49 @@ def contents(simulation: Simulation) -> dict[str, bytes]:
         for key in keys
         if "heartbeat" not in key and "/audit/" not in key
     }
+
+
+class TestApplications:
+    """A driver that died leaves its application to the cluster manager."""
+
+    def killed(self, **options) -> Simulation:
+        """A job whose first driver was killed while it ran."""
+        _, simulation = simulate(never_ending_job(), **options)
+        simulation.applications = set()
+        simulation.when(CheckpointCompleted, simulation.kill_driver)
+        with pytest.raises(ProcessKilledError):
+            simulation.run()
+        return simulation
+
+    def test_the_next_driver_ends_the_application_of_the_dead_one(self):
+        simulation = self.killed()
+        assert simulation.applications == {"driver-1"}
+        simulation.when(CheckpointCompleted, simulation.stop, number=2)
+        simulation.run()
+        (ended,) = of(simulation, ApplicationEnded)
+        assert (ended.generation, ended.application_id) == (1, "driver-1")
+        assert simulation.applications == {"driver-2"}
+
+    def test_the_application_of_a_driver_that_ended_is_its_own_affair(self):
+        _, simulation = simulate(never_ending_job())
+        simulation.applications = set()
+        for number in (1, 2):
+            simulation.when(WorkersRunning, simulation.stop, number=number)
+            simulation.run()
+        assert simulation.applications == {"driver-1", "driver-2"}
+
+    def test_a_driver_that_may_be_alive_keeps_its_application(self):
+        simulation = self.killed()
+        simulation.when(CheckpointCompleted, simulation.stop, number=2)
+        simulation.run(take_over=True)
+        (left,) = of(simulation, ApplicationLeft)
+        assert "its driver may be alive" in left.reason
+        assert simulation.applications == {"driver-1", "driver-2"}
+
+    def test_one_that_cannot_be_ended_is_no_failed_start(self):
+        simulation = self.killed()
+        first = simulation.store.claims.last()
+        simulation.objects.delete(simulation.store.paths.claim(first))
+        simulation.when(CheckpointCompleted, simulation.stop, number=2)
+        assert simulation.run().outcome == "stopped"
+        assert of(simulation, ApplicationEnded) == []

@@ -24,6 +24,8 @@ class Proxy:
         self._port = int(endpoint.rpartition(":")[2])
         self._listening = socket.create_server((HOST, 0))
         self._ends: list[socket.socket] = []
+        self.accepted = 0
+        """Connections so far."""
         self.endpoint = f"tcp://{HOST}:{self._listening.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -47,6 +49,7 @@ class Proxy:
         with suppress(OSError):
             while True:
                 near, _ = self._listening.accept()
+                self.accepted += 1
                 far = socket.create_connection((HOST, self._port))
                 self._ends += [near, far]
                 threading.Thread(target=self._carry, args=(near, far, True), daemon=True).start()

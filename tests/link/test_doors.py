@@ -4,12 +4,14 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 
+import psutil
 import pytest
 
+from laminar_core.errors import ConfigurationError
 from laminar_core.link import doors, sockets
-from laminar_core.link.doors import connections_max
+from laminar_core.link.addresses import listen_on
+from laminar_core.link.doors import Door, connections_max
 from laminar_core.link.sockets import PART_BYTES_MAX
 from laminar_core.link.transport import CoordinatorTransport, TransportKind, ZmqWorkerTransport
 from tests.link.test_transport import HOST, Cluster, frames, heard
@@ -37,6 +39,17 @@ def port_of(transport: CoordinatorTransport | ZmqWorkerTransport) -> int:
     return int(endpoint.rpartition(":")[2])
 
 
+def test_packets_from_afar_can_be_dropped_with_ipv6_too() -> None:
+    try:
+        listening = listen_on("::1")
+    except ConfigurationError:
+        pytest.skip("this machine has no IPv6")
+    with closing(listening):
+        Door._require_ttl(listening, 255)
+        option = doors._IPV6_MINHOPCOUNT
+        assert listening.getsockopt(socket.IPPROTO_IPV6, option) == 255
+
+
 def is_closed(attacker: socket.socket) -> bool:
     """The other end has closed it: nothing comes any more, or it is reset."""
     attacker.settimeout(WITHIN_S)
@@ -51,8 +64,7 @@ def is_closed(attacker: socket.socket) -> bool:
 
 
 def memory_mb() -> float:
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+    return psutil.Process().memory_info().rss / (1 << 20)
 
 
 def said_before_the_handshake(mechanism: bytes, length: int) -> bytes:
@@ -134,6 +146,8 @@ def test_a_door_opens_again_when_the_idle_ones_are_gone(
 
 class Refusing:
     """A listening socket of a kernel that has no filters."""
+
+    family = socket.AF_INET
 
     def __init__(self) -> None:
         self.asked = 0

@@ -10,10 +10,12 @@ from laminar_core.link.messages import (
     AddSplits,
     AlignmentTimeout,
     Alive,
+    Begin,
     Cancel,
     Completed,
     FileUnreadable,
     Finish,
+    GreetingsMissing,
     Hold,
     LoopReport,
     LoopsOver,
@@ -38,6 +40,7 @@ from laminar_core.link.messages import (
     decode_to_worker,
     encode,
 )
+from laminar_core.link.versions import own_versions
 from laminar_core.protocol.termination import LoopCounts
 from laminar_core.protocol.types import CheckpointBarrier, CheckpointId, CheckpointKind
 from laminar_core.protocol.waiting import WaitsFor
@@ -46,7 +49,18 @@ from tests.records.manifests import file_ref, manifest, subtask
 
 G = {"generation": 3}
 TO_COORDINATOR = [
-    Register(**G, worker=1, pid=7, host="h", endpoint="ipc:///x", public_key="", claim_sha256=None),
+    Register(
+        **G,
+        worker=1,
+        pid=7,
+        host="h",
+        endpoint="ipc:///x",
+        public_key="",
+        claim_sha256=None,
+        versions=own_versions(),
+        open_files_max=1_024,
+    ),
+    GreetingsMissing(**G, worker=1, senders=(0, 2)),
     Progress(
         **G,
         worker=0,
@@ -99,6 +113,7 @@ TO_WORKER = [
     Renew(**G, operators=(("window", 1),)),
     AddSplits(**G, operator_id="in", splits="", complete=True),
     WatermarkTarget(**G, time_us=-(2**63)),
+    Begin(**G),
     Peers(**G, peers=(Peer(endpoint="tcp://1.2.3.4:5", public_key="k"),)),
     Trigger(
         **G,
@@ -140,7 +155,7 @@ def test_no_direction_takes_messages_of_the_other(message) -> None:
 
 
 def changed(**changes) -> bytes:
-    message = Register(**G, pid=7, host="h", endpoint="e", public_key="", claim_sha256="c")
+    message = WorkerFailed(**G, worker=1, code="null-key", reason="row 3", restart_helps=False)
     said = json.loads(encode(message))
     return json.dumps(said | changes).encode()
 
@@ -158,7 +173,7 @@ def changed(**changes) -> bytes:
         changed(type=None),
         changed(surprise=1),
         changed(generation="many"),
-        changed(pid=None),
+        changed(code=None),
     ],
 )
 def test_garbage_is_a_protocol_error_of_one_line(data: bytes) -> None:

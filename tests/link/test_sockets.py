@@ -13,6 +13,8 @@ from laminar_core.link import sockets
 from laminar_core.link.sockets import (
     DESCRIPTORS_WANTED,
     HANDSHAKE_MAX_MS,
+    HEARTBEAT_INTERVAL_MS,
+    HEARTBEAT_TIMEOUT_MS,
     PART_BYTES_MAX,
     open_context,
     open_socket,
@@ -50,6 +52,12 @@ def test_every_socket_has_bounds(kind: int, network: bool) -> None:  # noqa: FBT
         assert PART_BYTES_MAX < opened.getsockopt(zmq.MAXMSGSIZE) < 2 * PART_BYTES_MAX
         assert opened.getsockopt(zmq.HANDSHAKE_IVL) == HANDSHAKE_MAX_MS
         assert (opened.getsockopt(zmq.HEARTBEAT_IVL) > 0) is network
+        assert (opened.getsockopt(zmq.TCP_KEEPALIVE) == 1) is network
+        assert (opened.getsockopt(zmq.CONNECT_TIMEOUT) > 0) is network
+
+
+def test_a_silent_link_is_closed_within_eight_seconds() -> None:
+    assert HEARTBEAT_INTERVAL_MS + HEARTBEAT_TIMEOUT_MS <= 8_000
 
 
 def test_a_context_has_room_for_every_peer() -> None:

@@ -103,6 +103,17 @@ def test_an_operator_has_shares_queue_and_totals_of_its_generation(take) -> None
     assert take(again, of=catalogue.OPERATOR_ROWS_IN)["sums",] == 14
 
 
+def test_rows_that_expire_again_after_a_restore_count_again(take) -> None:
+    def expired(count: int):
+        return progress(operators={"sums": operator(rows_expired=count)})
+
+    assert take(started(), expired(5), expired(9), of=catalogue.OPERATOR_ROWS_EXPIRED) == {
+        ("sums",): 9
+    }
+    restored = (failed(), started(4), expired(7), expired(12))
+    assert take(*restored, of=catalogue.OPERATOR_ROWS_EXPIRED) == {("sums",): 14}
+
+
 def test_what_a_source_does_not_know_has_no_series(take) -> None:
     numbers = SourceNumbers(splits=4, lag_rows=7, discovery_ms=250)
     sources = {"in": numbers, "files": SourceNumbers()}

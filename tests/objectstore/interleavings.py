@@ -20,8 +20,8 @@ Operation = tuple[str, str]
 
 Process = Callable[[ObjectStore], object]
 
-_FOLDERS = {"list", "children"}
-_READS = {"get", "size", "list", "children"}
+_FOLDERS = {"list", "sizes", "children"}
+_READS = {"get", "size", "list", "sizes", "children"}
 
 
 def commute(one: Operation, other: Operation) -> bool:

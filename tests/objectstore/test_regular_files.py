@@ -99,10 +99,10 @@ def test_a_huge_file_costs_no_memory_before_its_length_is_known(objects):
     with (Path(objects.uri) / "job" / "b").open("wb") as file:
         file.truncate(1 << 40)
     script = (
-        "import resource, sys\n"
+        "import psutil, resource, sys\n"
         "from laminar_core.objectstore.local import LocalObjectStore\n"
         "objects = LocalObjectStore(sys.argv[1])\n"
-        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "used = psutil.Process().memory_info().vms\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20),) * 2)\n"
         "for size_max in (1 << 20, 1 << 40):\n"
         "    try:\n"

@@ -117,7 +117,7 @@ def test_what_a_checkpoint_costs_in_requests():
     assert cost.gets == checkpoints * (1 + 6)
     assert (cost.heads, cost.deletes) == (0, 0)
     assert start_and_end.puts - few * 6 == 17
-    assert start_and_end.lists - few * 5 == 26
+    assert start_and_end.lists - few * 5 == 27
     assert start_and_end.gets - few * 7 == 32 + 2 * 2
 
 

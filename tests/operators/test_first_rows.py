@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
@@ -34,8 +34,17 @@ def firsts(batches: Iterable[Sequence[Row]], within_us: int | None) -> list[Row]
     return found
 
 
+AT_ITS_LAST_MOMENT = [
+    ("rows", 0, [("a", 0, 0), ("a", 1, 0)]),
+    ("one_watermark", 0, 6),
+    ("watermark", 1),
+]
+"""A row waits until the moment at which the first one of its key is forgotten."""
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.none() | st.integers(1, 8), ONE_INPUT_STEPS, WORKERS)
+@example(1, AT_ITS_LAST_MOMENT, 1)
 def test_the_first_row_by_time_is_that_of_a_loop_over_sorted_rows(
     ttl_us: int | None, steps: list[tuple], workers: int
 ) -> None:

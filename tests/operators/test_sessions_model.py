@@ -7,6 +7,7 @@ restarts with any number of workers.
 
 import json
 from dataclasses import dataclass, field
+from itertools import cycle
 from random import Random
 
 import numpy as np
@@ -20,8 +21,10 @@ from laminar_core.operators.base import Snapshot, StateTable, SubtaskContext
 from laminar_core.operators.sessions import SESSIONS, PartialSessions, Sessions
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
 from laminar_core.state import session_state
+from laminar_core.state.chunks import MemoryBackend
 from laminar_core.state.expiry import newest_expiry_us, unexpired
 from laminar_core.state.reading import merged_rows
+from tests.state.shelves import rocks_backend
 
 KEYS = ("merchant", "country")
 GAP_US = 10
@@ -113,17 +116,22 @@ def result(key: Key, start: int, end: int, values: list[int | None]) -> Result:
 
 
 class Job:
-    """Both operators, the exchange between them, and the chains of each subtask."""
+    """Both operators, the exchange between them, and the chains of each subtask.
+
+    Sessions are in memory, and after every other restore in RocksDB.
+    """
 
     def __init__(self, lateness_us: int, parallelism: int) -> None:
         self.partial = PartialSessions("partial", KEYS, "ts", GAP_US, AGGREGATES)
         self.spec = Sessions("sessions", KEYS, GAP_US, AGGREGATES, lateness_us)
+        self.backends = cycle([MemoryBackend(), rocks_backend()])
         self.start(parallelism)
 
     def start(self, parallelism: int) -> None:
         exchanged = self.partial.output_schema(SCHEMA)
+        backend = next(self.backends)
         contexts = [
-            SubtaskContext("any", i, parallelism, MAX_PARALLELISM, Generation(1))
+            SubtaskContext("any", i, parallelism, MAX_PARALLELISM, Generation(1), backend)
             for i in range(parallelism)
         ]
         self.combiner = self.partial.open(contexts[0], SCHEMA)

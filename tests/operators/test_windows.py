@@ -15,6 +15,7 @@ from laminar_core.operators.windows import (
     SlidingWindow,
     TumblingWindow,
     Window,
+    are_equal,
     cumulative,
     ends_us,
     event_times_us,
@@ -27,6 +28,7 @@ from laminar_core.operators.windows import (
     sliding,
     tumbling,
     window_starts_us,
+    window_text,
     windows_per_row,
 )
 
@@ -192,3 +194,36 @@ def test_a_time_is_in_exactly_the_windows_that_are_returned(window: Window, most
     assert windows_per_row(window) == most == np.bincount(positions).max()
     last = {time: max(end for one, _, end in expected if one == time) for time, _, _ in expected}
     assert last_ends_us(window, times_us).tolist() == [last[time] for time in times_us.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_equal"),
+    [
+        (tumbling("5 s"), sliding("5 s", "5 s"), True),
+        (tumbling("5 s"), cumulative("5 s", "5 s", offset="5 s"), True),
+        (sliding("6 s", "2 s", offset="5 s"), sliding("6 s", "2 s", offset="1 s"), True),
+        (cumulative("6 s", "2 s", offset="7 s"), cumulative("6 s", "2 s", offset="1 s"), True),
+        (cumulative("6 s", "2 s", offset="3 s"), cumulative("6 s", "2 s", offset="1 s"), False),
+        (tumbling("5 s"), tumbling("5 s", offset="1 s"), False),
+        (tumbling("5 s"), sliding("5 s", "1 s"), False),
+        (sliding("6 s", "2 s"), cumulative("6 s", "2 s"), False),
+    ],
+)
+def test_windows_are_equal_if_every_row_is_in_the_same_ones(
+    one: Window, other: Window, *, is_equal: bool
+) -> None:
+    times_us = np.arange(-8_000_000, 20_000_000, 500_000)
+    found = []
+    for window in (one, other):
+        positions, ends = ends_us(window, times_us)
+        starts = window_starts_us(window, ends)
+        found.append(sorted(zip(positions.tolist(), starts.tolist(), ends.tolist(), strict=True)))
+    assert are_equal(one, other) == are_equal(other, one) == is_equal
+    assert (found[0] == found[1]) == is_equal
+
+
+def test_windows_are_named_in_messages() -> None:
+    assert window_text(tumbling("90 s")) == "tumbling windows of 90 s"
+    found = window_text(sliding("1 minute", "500 ms", offset="1 ms"))
+    assert found == "sliding windows of 60 s every 0.5 s, from 0.001 s on"
+    assert window_text(cumulative("2 s", "1 s")) == "cumulative windows of 2 s with steps of 1 s"

@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from laminar_core.orchestration.control.jobs import control_jobs
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import Generation
 from laminar_core.records.commands import ControlCommand, ControlOutcome, ControlResult
@@ -21,7 +22,7 @@ from tests.store.stores import JOB, claim
 
 STREAM = JOB
 SPEC = StreamSpec(name=STREAM, program=Path("payments.py"))
-JOBS = control_jobs(SPEC)
+JOBS = control_jobs(Group((SPEC,)))
 
 
 class ActedOn:
@@ -55,11 +56,11 @@ class ActedOn:
     def run(
         self, name: StreamJob, config: dict[str, Any], tags: dict[str, str] | None = None
     ) -> dg.ExecuteInProcessResult:
-        resources = {"checkpoints": CheckpointStoreResource(uri=self.uri)}
+        resources = {"laminar_checkpoints": CheckpointStoreResource(uri=self.uri)}
         definitions = dg.Definitions(jobs=[JOBS[name]], resources=resources)
-        return definitions.resolve_job_def(job_name(STREAM, name)).execute_in_process(
+        return definitions.resolve_job_def(job_name(name)).execute_in_process(
             instance=self.instance,
-            run_config={"ops": {job_name(STREAM, name): {"config": config}}},
+            run_config={"ops": {job_name(name): {"config": config}}},
             tags=tags,
             raise_on_error=False,
         )

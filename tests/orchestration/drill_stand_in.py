@@ -1,4 +1,4 @@
-"""Behaves like ``laminar drill PROGRAM --set how=... --json`` in the way that ``how`` names."""
+"""Behaves like ``laminar drills run PROGRAM --set how=... --json``, as ``how`` says."""
 
 # ruff: noqa: T201
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from laminar_core.records.drill import DrilledOperator, DrillRecord
 
 parser = argparse.ArgumentParser()
-parser.add_argument("command")
+parser.add_argument("words", nargs=2)
 parser.add_argument("program")
 parser.add_argument("--set", dest="settings", action="append")
 parser.add_argument("--checkpoint", type=int, default=5)

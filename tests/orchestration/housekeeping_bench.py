@@ -37,8 +37,8 @@ class Bench:
 
     def resources(self) -> dict[str, Any]:
         return {
-            "checkpoints": CheckpointStoreResource(uri=self.uri),
-            "launcher": DetachedDriver(log_directory=str(self.logs)),
+            "laminar_checkpoints": CheckpointStoreResource(uri=self.uri),
+            "laminar_launcher": DetachedDriver(log_directory=str(self.logs)),
         }
 
     def run(

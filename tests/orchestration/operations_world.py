@@ -85,9 +85,11 @@ class World:
             laminar=(sys.executable, str(STAND_IN)),
         )
         resources = {
-            "checkpoints": CheckpointStoreResource(uri=str(self.place / "store")),
-            "driver": SparkDriverClient(),
-            "launcher": DetachedDriver(log_directory=str(self.place / "drivers"), first_rows_s=0.1),
+            "laminar_checkpoints": CheckpointStoreResource(uri=str(self.place / "store")),
+            "laminar_driver": SparkDriverClient(),
+            "laminar_launcher": DetachedDriver(
+                log_directory=str(self.place / "drivers"), first_rows_s=0.1
+            ),
         }
         shared = dg.Definitions(executor=dg.in_process_executor, resources=resources)
         return dg.Definitions.merge(laminar_definitions(spec), shared)

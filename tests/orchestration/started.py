@@ -138,9 +138,9 @@ class StartedStream:
 
     def definitions(self) -> dg.Definitions:
         resources = {
-            "checkpoints": CheckpointStoreResource(uri=self.uri),
-            "driver": SparkDriverClient(jvm_grace_s=0),
-            "launcher": DetachedDriver(
+            "laminar_checkpoints": CheckpointStoreResource(uri=self.uri),
+            "laminar_driver": SparkDriverClient(jvm_grace_s=0),
+            "laminar_launcher": DetachedDriver(
                 log_directory=str(self.place / "drivers"),
                 stop_grace_s=1,
             ),
@@ -149,30 +149,21 @@ class StartedStream:
             laminar_definitions(self.spec), dg.Definitions(resources=resources)
         )
 
-    def run(
-        self,
-        name: StreamJob,
-        config: Mapping[str, Any],
-        *,
-        partition: int | None = None,
-        op: str | None = None,
-    ) -> dg.ExecuteInProcessResult:
-        job = self.definitions().resolve_job_def(job_name(STREAM, name))
+    def run(self, name: StreamJob, config: Mapping[str, Any]) -> dg.ExecuteInProcessResult:
+        job = self.definitions().resolve_job_def(job_name(name))
         return job.execute_in_process(
             instance=self.instance,
-            run_config={"ops": {op or job_name(STREAM, name): {"config": dict(config)}}},
-            partition_key=None if partition is None else partition_of(partition),
+            run_config={"ops": {job_name(name): {"config": dict(config)}}},
             tags=ANN,
             raise_on_error=False,
         )
 
     def start(self, start_from: str = "fresh", **config: Any) -> dg.ExecuteInProcessResult:
-        config = {"start_from": start_from, **config}
-        return self.run("start", config, op=f"{STREAM}__deployment")
+        return self.run("start", {"start_from": start_from, **config})
 
     def recovery(self, checkpoint_id: int, **config: Any) -> dg.ExecuteInProcessResult:
-        config = {"reason": "a test", **config}
-        return self.run("recovery", config, partition=checkpoint_id, op=f"{STREAM}__recovery")
+        restore = {"checkpoint": {"number": checkpoint_id}}
+        return self.run("recover", {"restore": restore, "reason": "a test", **config})
 
     def materialized(self, name: StreamAsset) -> list[dg.AssetMaterialization]:
         """Newest first."""

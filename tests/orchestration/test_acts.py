@@ -12,12 +12,14 @@ from laminar_core.errors import ErrorCode, LaminarError
 from laminar_core.orchestration.acts import (
     act_job,
     act_tags,
+    form_schema,
     in_one_line,
     refuse_temporary_instance,
     valid_form,
 )
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.spec import StreamSpec
-from laminar_core.resources.names import ACTS_ON_TAG
+from laminar_core.resources.names import ACT_TAG, ACTS_ON_TAG
 
 SPEC = StreamSpec(name="orders", program=Path("orders.py"), tags={"tier": "gold"})
 
@@ -36,32 +38,43 @@ class Form(dg.Config):
 
 
 def test_a_job_says_on_what_it_acts_and_is_not_tried_again() -> None:
-    @dg.op(name="orders_mode")
+    @dg.op(name="laminar_mode")
     def nothing() -> None: ...
 
-    job = act_job(SPEC, "mode", nothing, "It does nothing.")
+    job = act_job(Group((SPEC,)), "mode", nothing, "It does nothing.")
     dg.Definitions.validate_loadable(dg.Definitions(jobs=[job]))
-    assert (job.name, job.description) == ("orders_mode", "It does nothing.")
-    assert job.tags == {
+    assert (job.name, job.description) == ("laminar_mode", "It does nothing.")
+    assert job.tags == {ACT_TAG: "mode", "dagster/max_retries": "0"}
+    assert act_tags(SPEC, "mode") == {
         "tier": "gold",
         ACTS_ON_TAG: "orders",
-        "dagster/max_retries": "0",
         "dagster/max_runtime": "21600",
     }
 
 
+def test_a_form_offers_the_streams_and_needs_a_choice_only_among_several() -> None:
+    other = SPEC.model_copy(update={"name": "bids"})
+    both, one = form_schema(Form, Group((SPEC, other))), form_schema(Form, Group((SPEC,)))
+    assert list(both.fields) == ["stream", "count", "times"]
+    choice = both.fields["stream"]
+    assert choice.is_required
+    assert isinstance(choice.config_type, dg.Enum)
+    assert [each.config_value for each in choice.config_type.enum_values] == ["orders", "bids"]
+    assert one.fields["stream"].default_value == "orders"
+
+
 def test_a_run_that_may_supervise_the_stream_has_all_the_time_it_needs() -> None:
     supervised = SPEC.model_copy(update={"launch": "supervised"})
-    assert "dagster/max_runtime" not in act_tags(supervised)
+    assert "dagster/max_runtime" not in act_tags(supervised, "start")
     assert "dagster/max_runtime" not in act_tags(supervised, "import_savepoint")
-    assert "dagster/max_runtime" in act_tags(supervised, "drill")
+    assert "dagster/max_runtime" in act_tags(supervised, "stop")
     assert "dagster/max_runtime" in act_tags(SPEC, "import_savepoint")
 
 
 def test_a_run_may_take_longer_than_the_start_that_it_waits_for() -> None:
     """Goal: Dagster ends what takes longer, and the driver with it that reads its checkpoint."""
     slow = SPEC.model_copy(update={"recovery": RecoveryOptions(start_timeout="4 hours")})
-    assert int(act_tags(slow)["dagster/max_runtime"]) > 2 * 4 * 3600
+    assert int(act_tags(slow, "start")["dagster/max_runtime"]) > 2 * 4 * 3600
 
 
 def test_an_error_ends_the_run_with_its_line() -> None:

@@ -17,6 +17,7 @@ from laminar_core.resources.names import (
     checkpoint_key,
     checkpoint_partitions,
 )
+from laminar_core.resources.output_partitions import OutputPartitions
 from laminar_core.sensors.observer.checkpoint_reports import (
     report_new_checkpoints,
 )
@@ -36,30 +37,33 @@ class Deployment:
         self.store = CheckpointStore.open(uri, STREAM)
         self.last_run: dg.ExecuteInProcessResult | None = None
 
-    def definitions(self, how: str) -> dg.Definitions:
+    def definitions(self, how: str, output: OutputPartitions | None = None) -> dg.Definitions:
         spec = StreamSpec(
             name=STREAM,
             program=STAND_IN,
             arguments={"how": how},
+            output_partitions=output,
             description="Three checkpoints.",
             # The store's test helpers are below the root, which is the working directory.
             laminar=(sys.executable, "-c", _RUN_AS_MODULE),
         )
         resources = {
-            "checkpoints": CheckpointStoreResource(uri=self.uri),
-            "driver": SparkDriverClient(jvm_grace_s=0),
-            "launcher": DetachedDriver(),
+            "laminar_checkpoints": CheckpointStoreResource(uri=self.uri),
+            "laminar_driver": SparkDriverClient(jvm_grace_s=0),
+            "laminar_launcher": DetachedDriver(),
         }
         return dg.Definitions.merge(laminar_definitions(spec), dg.Definitions(resources=resources))
 
-    def run(self, how: str) -> dg.ExecuteInProcessResult:
-        job = self.definitions(how).resolve_job_def(f"{STREAM}_run")
+    def run(self, how: str, output: OutputPartitions | None = None) -> dg.ExecuteInProcessResult:
+        job = self.definitions(how, output).resolve_job_def("laminar_run")
         return job.execute_in_process(instance=self.instance, raise_on_error=False)
 
     def verify(self, checkpoint_id: int) -> dg.ExecuteInProcessResult:
-        job = self.definitions("finishes").resolve_job_def(f"{STREAM}_verify")
+        job = self.definitions("finishes").resolve_job_def("laminar_verify")
         return job.execute_in_process(
-            instance=self.instance, partition_key=f"{checkpoint_id:010}", raise_on_error=False
+            {"ops": {"laminar_verify": {"config": {"checkpoint_id": checkpoint_id}}}},
+            instance=self.instance,
+            raise_on_error=False,
         )
 
     def verdicts(self) -> list[tuple[str, bool]]:
@@ -131,14 +135,14 @@ def test_every_asset_says_whose_it_is_and_what(deployment) -> None:
 
 
 def test_two_streams_live_side_by_side() -> None:
-    both = [
-        laminar_definitions(StreamSpec(name=name, program=STAND_IN))
-        for name in ("orders", "clicks")
-    ]
+    orders, clicks, bids = (
+        StreamSpec(name=name, program=STAND_IN) for name in ("orders", "clicks", "bids")
+    )
+    both = [laminar_definitions(orders, clicks), laminar_definitions(bids, group="trading")]
     resources = {
-        "checkpoints": CheckpointStoreResource(uri="s"),
-        "driver": SparkDriverClient(),
-        "launcher": DetachedDriver(),
+        "laminar_checkpoints": CheckpointStoreResource(uri="s"),
+        "laminar_driver": SparkDriverClient(),
+        "laminar_launcher": DetachedDriver(),
     }
     dg.Definitions.validate_loadable(
         dg.Definitions.merge(*both, dg.Definitions(resources=resources))
@@ -148,9 +152,17 @@ def test_two_streams_live_side_by_side() -> None:
 def test_a_run_reports_each_checkpoint_and_what_came_of_it(finished) -> None:
     assert finished.last_run.success
     assert finished.reported() == [1, 2, 3]
-    [*_, output] = finished.last_run.asset_materializations_for_node(f"{STREAM}__output")
+    [*_, output] = finished.last_run.asset_materializations_for_node("laminar_run")
     facts = {name: output.metadata[name].value for name in ("rows_in", "checkpoints", "outcome")}
     assert facts == {"rows_in": 30, "checkpoints": 3, "outcome": "finished"}
+
+
+def test_a_stream_whose_output_has_hours_runs_without_a_partition(deployment) -> None:
+    result = deployment.run("finishes", OutputPartitions(every="hour", start="2026-01-01"))
+    assert result.success
+    assert deployment.reported() == [1, 2, 3]
+    records = deployment.instance.fetch_materializations(asset_key(STREAM, "output"), limit=9)
+    assert records.records == []
 
 
 def test_a_run_is_found_by_the_name_of_its_stream(finished) -> None:
@@ -162,7 +174,7 @@ def test_the_checkpoint_of_a_killed_driver_is_reported_too(deployment) -> None:
     result = deployment.run("dies")
     assert result.success
     assert deployment.reported() == [1, 2, 3, 4]
-    [*_, output] = result.asset_materializations_for_node(f"{STREAM}__output")
+    [*_, output] = result.asset_materializations_for_node("laminar_run")
     assert (output.metadata["driver_restarts"].value, output.metadata["generations"].value) == (
         1,
         2,

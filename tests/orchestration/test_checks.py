@@ -10,10 +10,11 @@ import pytest
 
 from laminar_core.orchestration.assets import asset_definitions
 from laminar_core.orchestration.checks import CHECKS, check_definitions
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.spec import SchedulePolicy, StreamSpec
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.source_numbers import SourceNumbers
-from laminar_core.resources import CheckpointStoreResource, SparkDriverClient
+from laminar_core.resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
 from laminar_core.sensors.policy import AlertPolicy
 from tests.sensors.observed import write_down
@@ -40,12 +41,13 @@ class Checks:
     def definitions(self, **policy: Any) -> dg.Definitions:
         spec = StreamSpec(name=STREAM, program=Path("none.py"), alerts=AlertPolicy(**policy))
         resources = {
-            "checkpoints": CheckpointStoreResource(uri=self.uri),
-            "driver": SparkDriverClient(),
+            "laminar_checkpoints": CheckpointStoreResource(uri=self.uri),
+            "laminar_driver": SparkDriverClient(),
+            "laminar_launcher": DetachedDriver(),
         }
         return dg.Definitions.merge(
-            asset_definitions(spec),
-            check_definitions(spec, self.job.clock),
+            asset_definitions(Group((spec,))),
+            check_definitions(Group((spec,)), self.job.clock),
             dg.Definitions(resources=resources),
         )
 
@@ -53,7 +55,7 @@ class Checks:
         """Run the job of the checks; returns which ones failed."""
         result = (
             self.definitions(**policy)
-            .resolve_job_def(f"{STREAM}_checks")
+            .resolve_job_def("laminar_checks")
             .execute_in_process(instance=self.instance)
         )
         assert result.success
@@ -77,6 +79,7 @@ def healthy(job: Job) -> None:
     for _ in range(3):
         commit(job.store, job.complete(), job.generation)
     job.drill()
+    job.beat()
 
 
 def test_nothing_is_wrong_with_a_job_that_is_well(job: Job, checks: Checks) -> None:
@@ -86,15 +89,16 @@ def test_nothing_is_wrong_with_a_job_that_is_well(job: Job, checks: Checks) -> N
 
 def test_a_job_that_never_ran_has_only_never_been_drilled(tmp_path: Path, checks: Checks) -> None:
     checks.uri = stored_job(tmp_path / "new").store.objects.uri
-    assert checks.run(source_keeps="7 days") == {"restorable"}
+    assert checks.run(source_keeps="7 days") == {"restorable", "running"}
 
 
 @pytest.mark.parametrize(
     ("age_ms", "failed"),
     [
-        (59_000, set()),
-        (11 * 60_000, {"freshness"}),
-        (2 * 86_400_000 + 60_000, {"freshness", "restorable"}),
+        (29_000, set()),
+        (59_000, {"running"}),
+        (11 * 60_000, {"running", "freshness"}),
+        (2 * 86_400_000 + 60_000, {"running", "freshness", "restorable"}),
     ],
 )
 def test_time_alone_turns_checks_red(job: Job, checks: Checks, age_ms: int, failed) -> None:
@@ -111,6 +115,7 @@ def test_a_job_that_starts_again_and_again_is_not_fresh(job, checks, outcome: st
         job.clock.wait_ms(70_000)
         job.store.generations.end(job.generation, outcome, "so it is")
         job.claim(base=3)
+    job.beat()
     assert checks.run() == failed
 
 
@@ -119,6 +124,7 @@ def test_each_thing_that_is_wrong_is_found_by_its_own_check(job: Job, checks: Ch
     for _ in range(3):
         job.complete(alignment_ms=5_000, inflight_rows=10)
     job.clock.wait_ms(120_000)
+    job.beat()
     damage(job.store, job.store.paths.audit_record(1), "missing")
     assert checks.run(inflight_share_max=0.0, source_keeps="1 hour", source_margin="2 hours") == {
         *("alignment_p99", "inflight_share", "sink_transactions", "audit_chain"),
@@ -203,6 +209,7 @@ def test_what_retention_could_not_read_is_not_what_a_restore_needs(job, checks) 
     """
     healthy(job)
     job.clock.wait_ms(120_000)
+    job.beat()
     newest = job.complete()
     damage(job.store, job.store.paths.manifest(CheckpointId(newest)), "torn")
     assert checks.run() == {"audit_chain"}
@@ -218,16 +225,16 @@ def test_the_observer_says_what_the_declared_checks_say(job: Job, checks: Checks
     healthy(job)
     for _ in range(3):
         job.complete(alignment_ms=5_000, inflight_rows=10)
-    sensor = build_checkpoint_reporter(STREAM, AlertPolicy(), job.clock)
+    sensor = build_checkpoint_reporter({STREAM: AlertPolicy()}, job.clock)
     with dg.build_sensor_context(
         instance=checks.instance,
         sensor_name=sensor.name,
         definitions=dg.Definitions(sensors=[sensor]),
-        resources={"checkpoints": CheckpointStoreResource(uri=job.store.objects.uri)},
+        resources={"laminar_checkpoints": CheckpointStoreResource(uri=job.store.objects.uri)},
     ) as context:
         result = sensor(context)
     told = [each for each in result.asset_events if isinstance(each, dg.AssetCheckEvaluation)]
-    assert len(told) == 4
+    assert len(told) == 7
     checks.run()
     for each in told:
         same = checks.said[each.check_name]
@@ -246,6 +253,8 @@ def test_checks_are_of_the_assets_that_they_are_about(checks: Checks) -> None:
         ("checkpoint", "chain_length"),
         ("checkpoint", "files_present"),
         ("deployment", "freshness"),
+        ("deployment", "running"),
+        ("deployment", "attempts"),
         ("drill", "restorable"),
         ("audit", "audit_chain"),
         ("source", "source_retention"),
@@ -265,11 +274,11 @@ def test_they_run_on_a_schedule_if_there_is_something_to_judge(checks, tmp_path,
     if store != "this":
         checks.uri = str(tmp_path / store) if store == "new" else store
     (schedule,) = checks.definitions().schedules
-    assert schedule.name == f"{STREAM}_checks_schedule"
+    assert schedule.name == "laminar_checks_schedule"
     context = dg.build_schedule_context(
         instance=checks.instance,
         scheduled_execution_time=datetime(2026, 11, 21, 4, 30, tzinfo=UTC),
-        resources={"checkpoints": CheckpointStoreResource(uri=checks.uri)},
+        resources={"laminar_checkpoints": CheckpointStoreResource(uri=checks.uri)},
     )
     answer = schedule.evaluate_tick(context)
     if said is None:
@@ -285,13 +294,15 @@ def test_the_job_takes_what_its_schedule_asks_for(checks) -> None:
     with dg.build_schedule_context(
         instance=checks.instance,
         scheduled_execution_time=datetime(2026, 11, 21, 4, 30, tzinfo=UTC),
-        resources={"checkpoints": CheckpointStoreResource(uri=checks.uri)},
+        resources={"laminar_checkpoints": CheckpointStoreResource(uri=checks.uri)},
     ) as context:
         (request,) = schedule.evaluate_tick(context).run_requests
-    job = definitions.resolve_job_def(f"{STREAM}_checks")
-    assert dg.validate_run_config(job, request.run_config)
+    job = definitions.resolve_job_def("laminar_checks")
+    assert {key.name for key in request.asset_check_keys or ()} == NAMES
+    part = job.get_subset(asset_check_selection=set(request.asset_check_keys))
+    assert part.execute_in_process(instance=checks.instance).success
 
 
 def test_a_schedule_without_a_time_is_none() -> None:
     spec = StreamSpec(name=STREAM, program=Path("none.py"), schedules=SchedulePolicy(checks=None))
-    assert not check_definitions(spec).schedules
+    assert not check_definitions(Group((spec,))).schedules

@@ -9,6 +9,7 @@ import yaml
 
 from laminar_core.orchestration.definitions import defs
 from laminar_core.orchestration.streams import ROOT
+from laminar_core.resources import laminar_resources
 
 STREAMS = ("payments", "loop", "slippage")
 
@@ -34,7 +35,6 @@ JOBS = {
     "verify",
     "checks",
     "start",
-    "recovery",
     "recover",
     "rollback",
     "rescale",
@@ -44,6 +44,8 @@ JOBS = {
     "mode",
     "pin",
     "unpin",
+    "pause",
+    "resume",
     "export_savepoint",
     "import_savepoint",
     "retention",
@@ -70,11 +72,21 @@ def test_names_that_others_rely_on_stay() -> None:
     assert {key.to_user_string() for key in graph.get_all_asset_keys()} == {
         f"{stream}/{name}" for stream in STREAMS for name in ASSETS
     }
-    assert {job.name for job in defs.jobs} == {f"{s}_{name}" for s in STREAMS for name in JOBS}
-    assert {s.name for s in defs.sensors} == {f"{s}_{name}" for s in STREAMS for name in SENSORS}
-    assert {s.name for s in defs.schedules} == {
-        f"{stream}_{name}_schedule" for stream in STREAMS for name in SCHEDULES
-    }
+    assert {job.name for job in defs.jobs} == {f"laminar_{name}" for name in JOBS}
+    assert {s.name for s in defs.sensors} == {f"laminar_{name}" for name in SENSORS}
+    assert {s.name for s in defs.schedules} == {f"laminar_{name}_schedule" for name in SCHEDULES}
+
+
+def test_no_resource_has_a_name_that_a_project_may_have_taken() -> None:
+    ticking = (*defs.sensors, *defs.schedules)
+    needed = {key for each in ticking for key in each.required_resource_keys}
+    for job in defs.resolve_all_job_defs():
+        needed |= {key for node in job.all_node_defs for key in _needed_by(node)}
+    assert needed - {"io_manager"} == laminar_resources("store").keys()
+
+
+def _needed_by(node: object) -> set[str]:
+    return set(node.required_resource_keys) if isinstance(node, dg.OpDefinition) else set()
 
 
 def test_loading_starts_no_spark_and_touches_no_store(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from laminar_core.sensors.alerting.alerts import Anchor
 from tests.orchestration.operations_failures import FAILURES, MOUNTED
 from tests.orchestration.operations_worked import WORKED
 from tests.orchestration.operations_world import Block, World, blocks
-from tests.store.stores import JOB
 
 DOCUMENT = (ROOT / "docs" / "operations.md").read_text()
 BLOCKS = blocks(DOCUMENT)
@@ -100,7 +99,7 @@ def test_every_alert_has_its_section() -> None:
 
 
 def test_every_act_is_in_it() -> None:
-    named = set(re.findall(rf"\b{JOB}_(\w+)\b", DOCUMENT))
+    named = set(re.findall(r"\blaminar_(\w+)\b", DOCUMENT))
     by_sensors = {"run"}
     assert {name for name in get_args(StreamJob) if name not in by_sensors} <= named
 
@@ -109,9 +108,9 @@ def test_every_job_that_is_named_is_there() -> None:
     defs = laminar_core.orchestration.definitions.defs
     jobs = {job.name for job in defs.resolve_all_job_defs()}
     others = {each.name for each in (*(defs.sensors or ()), *(defs.schedules or ()))}
-    named = set(re.findall(rf"`({JOB}_\w+[a-z])`", DOCUMENT))
+    named = set(re.findall(r"`(laminar_\w+[a-z])`", DOCUMENT))
     assert named <= jobs | others
-    assert job_name(JOB, "start") in named
+    assert job_name("start") in named
 
 
 def test_links_within_and_pictures_are_there() -> None:

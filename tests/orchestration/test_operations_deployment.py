@@ -71,7 +71,7 @@ def test_the_documented_code_server_serves_the_documented_workspace(tmp_path: Pa
         stderr=subprocess.DEVNULL,
     )
     try:
-        assert "payments_start" in served(workspace, tmp_path / "webserver")
+        assert "laminar_start" in served(workspace, tmp_path / "webserver")
     finally:
         server.terminate()
         server.wait(20)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from pydantic import ValidationError
 
@@ -93,6 +94,23 @@ def test_a_mistake_is_refused_with_the_name_of_the_field(changes, field, said) -
     (error,) = caught.value.errors()
     assert ".".join(str(part) for part in error["loc"]) == field
     assert said in error["msg"]
+
+
+def test_a_secret_is_read_by_the_driver_and_stands_in_no_command() -> None:
+    spec = StreamSpec(
+        name="orders",
+        program="orders.py",
+        arguments={"user": "ann", "password": dg.EnvVar("ORDERS_PASSWORD")},
+    )
+    words = after_the_program(spec)
+    assert words[:4] == ["--set", "user=ann", "--set", "password=env:ORDERS_PASSWORD"]
+
+
+def test_a_variable_is_refused_where_it_would_be_taken_for_its_name() -> None:
+    conf = {"spark.hadoop.fs.s3a.secret.key": dg.EnvVar("KEY")}
+    with pytest.raises(ValidationError, match=r'here take os\.environ\["KEY"\]') as caught:
+        StreamSpec(name="orders", program="orders.py", spark={"conf": conf})
+    assert "spark.conf.spark.hadoop.fs.s3a.secret.key" in str(caught.value)
 
 
 def test_a_changed_program_is_another_code_version(tmp_path: Path) -> None:

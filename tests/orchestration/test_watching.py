@@ -12,6 +12,7 @@ from laminar_core.host.clock import ManualClock
 from laminar_core.orchestration.factory import laminar_definitions
 from laminar_core.orchestration.spec import CheckpointPolicy, StreamSpec
 from laminar_core.resources import DetachedDriver, SparkDriverClient
+from laminar_core.resources.names import GroupSensor, sensor_name
 from laminar_core.sensors.policy import AlertPolicy
 from tests.sensors.streams import STREAM, Checkpoints, Job, Ticks, stored_job
 
@@ -34,23 +35,25 @@ def instance() -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def ticks_of(instance: dg.DagsterInstance, job: Job, name: str, spec: StreamSpec = SPEC) -> Ticks:
+def ticks_of(
+    instance: dg.DagsterInstance, job: Job, name: GroupSensor, spec: StreamSpec = SPEC
+) -> Ticks:
     """One of the sensors of the stream, among all of its definitions."""
     definitions = dg.Definitions.merge(
         laminar_definitions(spec),
         dg.Definitions(
             resources={
-                "checkpoints": Checkpoints(uri=job.store.objects.uri),
-                "driver": SparkDriverClient(),
-                "launcher": DetachedDriver(),
+                "laminar_checkpoints": Checkpoints(uri=job.store.objects.uri),
+                "laminar_driver": SparkDriverClient(),
+                "laminar_launcher": DetachedDriver(),
             }
         ),
     )
-    sensor = definitions.resolve_sensor_def(f"{STREAM}_{name}")
+    sensor = definitions.resolve_sensor_def(sensor_name(name))
     return Ticks(instance, sensor, job.store.objects.uri, definitions)
 
 
-def request_of(instance: dg.DagsterInstance, job: Job, name: str) -> dg.RunRequest:
+def request_of(instance: dg.DagsterInstance, job: Job, name: GroupSensor) -> dg.RunRequest:
     """Return the request of one tick of a sensor; its config fits the job."""
     ticks = ticks_of(instance, job, name)
     (request,) = list(ticks.evaluate().run_requests or ())
@@ -65,20 +68,22 @@ def test_a_death_is_answered_by_the_recovery_job(instance: dg.DagsterInstance, j
     job.claim_by_the_dead()
     job.complete()
     request = request_of(instance, job, "recovery")
-    assert request.job_name == f"{STREAM}_recovery"
-    assert request.partition_key == "0000000001"
+    assert request.job_name == "laminar_recover"
+    assert request.run_config["ops"]["laminar_recover"]["config"]["restore"] == {
+        "checkpoint": {"number": 1}
+    }
 
 
 def test_a_death_without_checkpoints_by_a_start(instance: dg.DagsterInstance, job: Job) -> None:
     job.claim_by_the_dead()
-    assert request_of(instance, job, "recovery").job_name == f"{STREAM}_start"
+    assert request_of(instance, job, "recovery").job_name == "laminar_start"
 
 
 def test_slow_barriers_by_the_mode_job(instance: dg.DagsterInstance, job: Job) -> None:
     job.claim()
     job.beat()
     job.complete(alignment_ms=40_000)
-    assert request_of(instance, job, "alignment").job_name == f"{STREAM}_mode"
+    assert request_of(instance, job, "alignment").job_name == "laminar_mode"
 
 
 def test_a_stream_that_is_never_to_be_unaligned_is_not_flipped(
@@ -99,7 +104,7 @@ def test_a_source_that_forgets_by_the_checkpoint_job(
     job.claim()
     job.clock = ManualClock(job.clock.now_ms() - 2 * 3_600_000)
     job.complete()
-    assert request_of(instance, job, "source_retention").job_name == f"{STREAM}_checkpoint"
+    assert request_of(instance, job, "source_retention").job_name == "laminar_checkpoint"
 
 
 @pytest.mark.parametrize(("start_timeout", "minutes"), [("10 minutes", 20), ("1 hour", 120)])
@@ -120,3 +125,22 @@ def test_what_starts_the_driver_may_take_as_long_as_the_stream_says(
     assert ticks.tick().endswith("is under way")
     job.clock.wait_ms(2 * 60_000)
     assert ticks.tick().startswith("it is dead, and a run hangs: ")
+
+
+@pytest.mark.parametrize("then", ["it never ran", "it runs", "it was stopped", "it died"])
+def test_every_tick_says_why_or_asks_for_a_run(instance, job: Job, then: str) -> None:
+    """Goal: no line of a tick list is empty."""
+    if then != "it never ran":
+        job.claim_by_the_dead() if then == "it died" else job.claim()
+        job.complete()
+        job.beat()
+    if then == "it was stopped":
+        job.store.generations.end(job.generation, "stopped", "")
+    definitions = ticks_of(instance, job, "recovery").definitions
+    sensors = {sensor.name: sensor for sensor in definitions.sensors or ()}
+    del sensors["laminar_run_failures"]  # It is about one run each time.
+    for name, sensor in sensors.items():
+        assert isinstance(sensor, dg.SensorDefinition)
+        result = Ticks(instance, sensor, job.store.objects.uri, definitions).evaluate()
+        said = result.skip_reason
+        assert result.run_requests or (said is not None and said.skip_message), name

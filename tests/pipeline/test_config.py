@@ -9,6 +9,7 @@ from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.column_names import ColumnRename
 from laminar_core.driver.recovery.renaming import Rename
+from laminar_core.driver.recovery.stated_positions import ResetFrom
 from laminar_core.driver.restart import ExponentialDelay, NoRestart
 from laminar_core.errors import ConfigurationError
 from laminar_core.pipeline.config import (
@@ -183,7 +184,7 @@ def test_a_part_is_reset_with_an_operator_and_a_reason() -> None:
     with pytest.raises(ConfigurationError, match="reset_from sales=beginning needs a reason"):
         job_options("pipeline", 1, checkpoint, RunConfig(**part))
     config = RunConfig(**part, actor=Actor("ann", reason="to test"))
-    assert job_options("pipeline", 1, checkpoint, config).reset_from == ("sales",)
+    assert job_options("pipeline", 1, checkpoint, config).reset_from == (ResetFrom("sales"),)
 
 
 def test_operators_and_columns_get_other_names() -> None:

@@ -11,6 +11,7 @@ from laminar_core.errors import ConfigurationError
 from laminar_core.operators import agg, windows
 from laminar_core.operators.joins.forward import ForwardAsOfJoin
 from laminar_core.operators.joins.interval import IntervalJoin
+from laminar_core.operators.joins.kinds import How
 from laminar_core.operators.joins.side import JoinSide
 from laminar_core.operators.joins.window import WindowJoin
 from laminar_core.pipeline import Pipeline, Stream
@@ -46,6 +47,39 @@ def test_both_streams_are_exchanged_by_their_keys() -> None:
     assert [edge.partitioning for edge in plan.edges] == [Keyed(("id",)), Keyed(("seller",))]
     assert [edge.feeds for edge in plan.edges] == [0, 1]
     assert plan.vertices[-1].vertex_id == "pairs"
+
+
+def counts(
+    stream: Stream,
+    key: str,
+    window: windows.Window | None = None,
+    early: str | None = None,
+) -> Stream:
+    """Count the rows of each window."""
+    window = window or windows.tumbling("1 minute")
+    name = f"counts-{key}-{window.size_us}"
+    return stream.key_by(key).window(window).aggregate(name, agg.count(), early=early)
+
+
+@pytest.mark.parametrize("how", ["inner", "full", "semi"])
+def test_results_of_equal_windows_are_joined_by_their_window(how: How) -> None:
+    p, left, right = streams()
+    mine = counts(left, "id", windows.sliding("1 minute", "1 minute"))
+    rows = mine.join(counts(right, "seller"), on=ON, equal_windows=True, how=how, name="both")
+    found = operator_of(rows)
+    assert [found.left.keys, found.right.keys] == [
+        ("id", "window_start", "window_end"),
+        ("seller", "window_start", "window_end"),
+    ]
+    assert (found.left.time, found.low_us, found.high_us, found.how) == ("window_end", 0, 0, how)
+    names = ["id", "window_start", "window_end", "count"]
+    assert rows.schema.names == names + ([] if how == "semi" else ["seller", "count_right"])
+    assert dict(rows.event_time.lags_us) == {"window_end": 0, "window_start": 60_000_000}
+    again = counts(left, "v").select("v", "window_end", "window_start")
+    rows.join(again, on={"count": "v"}, equal_windows=True).sink("again", CollectSink())
+    rows.sink("out", CollectSink())
+    partitionings = [edge.partitioning for edge in p.plan().edges]
+    assert Keyed(("id", "window_start", "window_end")) in partitionings
 
 
 def test_an_as_of_join_has_a_distance_and_unnamed_ones_are_counted() -> None:
@@ -148,7 +182,7 @@ ON = {"id": "seller"}
         (lambda a, b: a.join(b, on=ON, name="j"), "j: a join needs within=(low, high), window"),
         (
             lambda a, b: a.join(b, on=ON, within=WITHIN, window=windows.tumbling("1s")),
-            "one of within, window, ttl and unbounded, not several",
+            "one of within, window, equal_windows, ttl and unbounded, not several",
         ),
         (lambda a, b: a.as_of(b, on=ON, direction="nearest"), "direction is backward or forward"),
         (
@@ -175,6 +209,47 @@ ON = {"id": "seller"}
             "the left input of j has several event times: choose one of window_end, window_start",
         ),
         (lambda a, _: a.as_of(streams()[2], on=ON), "streams of one pipeline"),
+        (
+            lambda a, b: counts(a, "id").join(b, on=ON, equal_windows=True, name="j"),
+            "the right input of j has no results of windows, or not their window_start",
+        ),
+        (
+            lambda a, b: (
+                counts(a, "id")
+                .select("id", "window_end", "count")
+                .join(counts(b, "seller"), on=ON, equal_windows=True, name="j")
+            ),
+            "the left input of j has no results of windows",
+        ),
+        (
+            lambda a, b: counts(a, "id").join(
+                counts(b, "seller", windows.sliding("5 minutes", "1 minute", offset="5 s")),
+                on=ON,
+                equal_windows=True,
+                name="j",
+            ),
+            "tumbling windows of 60 s on the left and sliding windows of 300 s every 60 s, from 5",
+        ),
+        (
+            lambda a, b: counts(a, "id").join(
+                counts(b, "seller"), on=ON, equal_windows=True, time="window_end", name="j"
+            ),
+            "j: the event time of results of windows is window_end: leave time out",
+        ),
+        (
+            lambda a, b: counts(a, "id", early="5 s").join(
+                counts(b, "seller"), on=ON, equal_windows=True, name="j"
+            ),
+            "j would take a row that replaces an earlier one",
+        ),
+        (
+            lambda a, _: (
+                counts(a, "id")
+                .union(counts(a, "id", windows.tumbling("2 minutes")))
+                .join(counts(a, "id"), on="id", equal_windows=True, name="j")
+            ),
+            "the left input of j has no results of windows, or not their window_start",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(

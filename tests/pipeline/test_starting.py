@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from laminar_core.connectors.collect import CollectSink
-from laminar_core.driver.events import ignore
+from laminar_core.driver.events import DataFlowing, ignore
 from laminar_core.errors import ConfigurationError
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
-from laminar_core.pipeline.starting import _workers, started
+from laminar_core.pipeline.starting import _beside, _workers, started
 from laminar_core.testing.memory_source import MemorySource
 
 
@@ -29,3 +29,17 @@ def test_there_are_as_many_workers_as_spark_has_slots_unless_said_otherwise() ->
     spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=7))
     assert _workers(RunConfig(), spark) == 7
     assert _workers(RunConfig(workers=3), spark) == 3
+
+
+def test_a_listener_has_every_event_also_beside_a_display_that_fails() -> None:
+    def fail(_) -> None:
+        raise OSError(28, "no space left")
+
+    event, heard = DataFlowing(time_ms=1, generation=1), []
+    _beside(heard.append, SimpleNamespace(on_event=fail))(event)
+    assert heard == [event]
+    shown = SimpleNamespace(on_event=(seen := []).append)
+    _beside(None, shown)(event)
+    _beside(heard.append, shown)(event)
+    assert (seen, heard) == ([event, event], [event, event])
+    _beside(None, None)(event)

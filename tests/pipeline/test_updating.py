@@ -7,11 +7,13 @@ import pytest
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.errors import ConfigurationError
+from laminar_core.operators import agg
 from laminar_core.operators.first_rows import FirstRows
 from laminar_core.operators.joins.side import JoinSide
 from laminar_core.operators.joins.updating import UpdatingJoin
 from laminar_core.operators.sort_keys import SortKey
 from laminar_core.operators.top_rows import TopRows
+from laminar_core.operators.weighted_top import WeightedTop
 from laminar_core.operators.windows import tumbling
 from laminar_core.pipeline import Pipeline, Stream
 from laminar_core.plan.plan import Keyed
@@ -77,6 +79,20 @@ def test_the_best_rows_come_and_go() -> None:
     assert rows().key_by("k").top("b", 1, by="v").updates.key == ("k",)
 
 
+def test_the_best_of_rows_that_come_and_go_are_ranked_again() -> None:
+    totals = rows().key_by("k", "v").aggregate("totals", agg.count(name="n"), emit="retract")
+    best = totals.key_by("k").top("best", 10, by=("n desc", "v"), rank="place")
+    by = (SortKey("n", descending=True), SortKey("v"))
+    assert operator_of(best) == WeightedTop("best", ("k",), 10, by, "place")
+    assert best.schema.names == ["k", "v", "n", "place", "_weight"]
+    assert (best.updates.mode, best.updates.key) == ("retract", ("k", "place"))
+    again = best.key_by("v").top("again", 1, by="n")
+    assert (operator_of(again).keys, again.updates.key) == (("v",), ("v",))
+    timed = rows().key_by("k").top("b", 9, by="v").watermark("t").key_by("v")
+    bounded = operator_of(timed.top("recent", 2, by="t desc", ttl="1 day"))
+    assert (bounded.time, bounded.ttl_us, bounded.needs_event_time) == ("t", DAY_US, True)
+
+
 def test_a_join_with_a_time_to_live_and_one_without() -> None:
     p = Pipeline("p")
     left, right = stream(p), stream(p, "other")
@@ -116,6 +132,16 @@ WITHIN = ("0 seconds", "1 second")
         (lambda a, _: a.key_by("k").top("b", 2, by="x desc"), "no column 'x'"),
         (lambda a, _: a.key_by("k").top("b", 2, by=()), "needs a column to order by"),
         (lambda _, b: b.key_by("k").top("b", 2, by="v", ttl="1 day"), "has no event time"),
+        (
+            lambda a, _: (
+                a.key_by("k").top("b", 2, by="v").key_by("v").top("c", 1, by="t", ttl="1s")
+            ),
+            "the input of c has no event time: call watermark",
+        ),
+        (
+            lambda a, _: a.key_by("k").last("l").key_by("v").top("c", 1, by="t"),
+            "replaces an earlier one for another row: call .to_retract() on it",
+        ),
         (lambda a, b: a.join(b, on="k", ttl="1 day", name="j"), "the right input of j has no"),
         (lambda a, _: a.join(a, on="k"), "needs within=(low, high), window=... or ttl=..."),
         (lambda a, b: a.join(b, on="k", within=WITHIN, ttl="1 day"), "ttl and unbounded, not sev"),

@@ -3,7 +3,8 @@
 import pytest
 
 from laminar_core.protocol.links import (
-    DOWN_MAX_MS,
+    LINK_DOWN_MAX_MS,
+    ROLL_CALL_INTERVAL_MS,
     Connections,
     LinkWatch,
     Overdue,
@@ -50,17 +51,18 @@ def test_a_lost_connection_calls_the_roll_to_find_out_whose_it_was() -> None:
     assert links.turn(seen(3, closed=1), 10) == RollCall()
     links.hear(2)
     links.hear(3)
-    assert links.turn(seen(3, closed=1), 10 + DOWN_MAX_MS) is None
-    overdue = links.turn(seen(3, closed=1), 11 + DOWN_MAX_MS)
-    assert overdue == Overdue(DOWN_MAX_MS + 1, (1,))
+    assert links.turn(seen(3, closed=1), 9 + ROLL_CALL_INTERVAL_MS) is None
+    assert links.turn(seen(3, closed=1), 10 + ROLL_CALL_INTERVAL_MS) == RollCall()
+    overdue = links.turn(seen(3, closed=1), 11 + LINK_DOWN_MAX_MS)
+    assert overdue == Overdue(LINK_DOWN_MAX_MS + 1, (1,))
 
 
 def test_a_connection_that_comes_back_in_time_is_forgotten() -> None:
     links = watch()
     links.turn(seen(2), 0)
     links.turn(seen(2, closed=1), 10)
-    assert links.turn(seen(3, closed=1), DOWN_MAX_MS) == RollCall()
-    assert links.turn(seen(3, closed=1), 9 * DOWN_MAX_MS) is None
+    assert links.turn(seen(3, closed=1), LINK_DOWN_MAX_MS) == RollCall()
+    assert links.turn(seen(3, closed=1), 9 * LINK_DOWN_MAX_MS) is None
 
 
 def test_a_peer_that_never_connects_is_overdue() -> None:
@@ -68,7 +70,7 @@ def test_a_peer_that_never_connects_is_overdue() -> None:
     links = watch()
     assert links.turn(seen(1), 5) is None
     links.hear(2)
-    assert links.turn(seen(1), 6 + DOWN_MAX_MS) == Overdue(DOWN_MAX_MS + 1, (1,))
+    assert links.turn(seen(1), 6 + LINK_DOWN_MAX_MS) == Overdue(LINK_DOWN_MAX_MS + 1, (1,))
 
 
 def test_if_all_were_heard_it_can_be_any_of_them() -> None:
@@ -76,14 +78,21 @@ def test_if_all_were_heard_it_can_be_any_of_them() -> None:
     links.turn(seen(1), 0)
     links.hear(1)
     links.hear(2)
-    assert links.turn(seen(1), DOWN_MAX_MS + 1) == Overdue(DOWN_MAX_MS + 1, (1, 2))
+    assert links.turn(seen(1), LINK_DOWN_MAX_MS + 1) == Overdue(LINK_DOWN_MAX_MS + 1, (1, 2))
 
 
 def test_a_worker_alone_waits_for_nobody() -> None:
-    assert watch(0).turn(seen(0), 10 * DOWN_MAX_MS) is None
+    assert watch(0).turn(seen(0), 10 * LINK_DOWN_MAX_MS) is None
 
 
 def test_a_stranger_in_its_handshake_is_no_peer() -> None:
     links = watch()
     assert links.turn(seen(2, strangers=5), 0) is None
     assert not links.broken(seen(2, strangers=5))
+
+
+def test_how_long_a_connection_may_be_missing_can_be_set() -> None:
+    links = LinkWatch([1], 5_000)
+    links.turn(seen(0), 0)
+    assert links.turn(seen(0), 5_000) == RollCall()
+    assert links.turn(seen(0), 5_001) == Overdue(5_001, (1,))

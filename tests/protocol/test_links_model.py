@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_core.protocol.links import (
-    DOWN_MAX_MS,
+    LINK_DOWN_MAX_MS,
     Connections,
     LinkWatch,
     Overdue,
@@ -12,7 +12,7 @@ from laminar_core.protocol.links import (
 )
 
 PEERS = st.integers(1, 4)
-STEP_MS = DOWN_MAX_MS / 3
+STEP_MS = LINK_DOWN_MAX_MS / 3
 MOVES = st.lists(st.sampled_from(["lose", "renew", "half-open", "wait", "look"]), max_size=40)
 
 
@@ -86,5 +86,5 @@ def test_a_missing_connection_is_reported_if_it_stays_away(peers: int, moves: li
             down_since_ms = None
         elif down_since_ms is None:
             down_since_ms = now_ms
-        overdue = down_since_ms is not None and now_ms - down_since_ms > DOWN_MAX_MS
+        overdue = down_since_ms is not None and now_ms - down_since_ms > LINK_DOWN_MAX_MS
         assert isinstance(said, Overdue) is overdue

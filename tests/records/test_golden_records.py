@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from laminar_core.errors import CorruptCheckpointError
 from laminar_core.records.actor import ActorKind
 from laminar_core.records.commands import (
     ControlBegun,
@@ -27,6 +28,7 @@ from laminar_core.records.manifest import (
 from laminar_core.records.partial_reset import PartialReset
 from laminar_core.records.savepoint import SavepointDeletion
 from laminar_core.records.savepoint_use import SavepointUse
+from laminar_core.records.spark_application import SparkApplication
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DIGEST = "0123456789abcdef" * 4
@@ -120,9 +122,31 @@ NEWER = {
         reason="a new version",
         code_version="laminar 0.1.0",
         claimed_at_ms=1_700_000_000_000,
+        format_version=2,
     ),
 }
 """Golden records since format 2, which contains the kind of actor."""
+
+NEWEST = NEWER["claim"].model_copy(
+    update={
+        "format_version": 3,
+        "spark": SparkApplication(
+            application_id="app-20260301120000-0004", master="spark://m1:7077,m2:7077"
+        ),
+    }
+)
+
+
+def test_a_golden_claim_of_format_3_names_the_spark_application() -> None:
+    stored = (GOLDEN / "claim_v3.json").read_bytes()
+    assert parse_record(GenerationClaim, stored) == NEWEST
+    assert NEWEST.to_bytes() == stored
+
+
+def test_a_claim_of_format_2_names_none() -> None:
+    forged = (GOLDEN / "claim_v3.json").read_bytes().replace(b": 3,", b": 2,", 1)
+    with pytest.raises(CorruptCheckpointError, match="spark came with format 3"):
+        parse_record(GenerationClaim, forged)
 
 
 @pytest.mark.parametrize("name", NEWER)

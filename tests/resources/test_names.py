@@ -21,7 +21,7 @@ def test_assets_and_jobs_carry_the_name_of_the_stream() -> None:
     assert asset_key("payments", "drill").path == ["payments", "drill"]
     assert checkpoint_key("payments").path == ["payments", "checkpoint"]
     assert source_key("payments").path == ["payments", "source"]
-    assert job_name("payments", "recover") == "payments_recover"
+    assert job_name("recover") == "laminar_recover"
 
 
 def test_each_stream_has_its_own_partitions() -> None:

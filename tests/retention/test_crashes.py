@@ -30,7 +30,7 @@ def counted(objects: ObjectStore, stop_at: int | None, error: type[BaseException
     moments: list[StoreCall] = []
 
     def observe(call: StoreCall) -> None:
-        if call.verb in {"get", "size", "list", "children"}:
+        if call.verb in {"get", "size", "list", "sizes", "children"}:
             return  # A crash around a read leaves what the crash before it left.
         moments.append(call)
         if len(moments) == stop_at:

@@ -140,7 +140,7 @@ def test_a_quarantine_record_that_cannot_be_read_says_just_now(job) -> None:
 
 
 def test_a_store_that_does_not_answer_is_no_damage(job) -> None:
-    silent = open_job(FaultyStore(job.store.objects, Fault("size", Effect.FAIL, ".seg")))
+    silent = open_job(FaultyStore(job.store.objects, Fault("sizes", Effect.FAIL, "/shared/")))
     with pytest.raises(StorageUnavailable):
         read_facts(silent, 7, ALONE)
 
@@ -157,3 +157,23 @@ def test_what_claims_announce_is_read_if_the_policy_wants_to_know(job) -> None:
     assert facts_of(job).announced == frozenset()
     damage(job.store, job.store.paths.claim(generation), "torn")
     assert facts_of(job, asking).announced == frozenset()
+
+
+def test_a_file_that_no_listing_showed_is_looked_up_before_it_counts_as_missing(job) -> None:
+    """The listing of the shared files may be older than the checkpoint that names one."""
+    blind = LaterListing(job.store.objects, job.store.paths.shared)
+    found = [
+        c for c in read_facts(open_job(blind), 7, ALONE).checkpoints if isinstance(c, Completed)
+    ]
+    assert [c.damage for c in found] == [None] * 3
+
+
+class LaterListing(FaultyStore):
+    """A store in which a folder was empty when it was listed."""
+
+    def __init__(self, inner, folder: str) -> None:
+        super().__init__(inner)
+        self._empty = folder
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        return {} if folder == self._empty else super().sizes(folder)

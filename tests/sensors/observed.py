@@ -11,6 +11,7 @@ from laminar_core.resources.names import (
     checkpoint_key,
     checkpoint_partitions,
 )
+from laminar_core.sensors.observer.health_reports import STATE
 from laminar_core.store.audit_log import AuditLog
 from tests.sensors.streams import STREAM, Job, Ticks
 
@@ -77,10 +78,18 @@ class Daemon(Ticks):
         return [int(each.asset_materialization.partition) for each in records]
 
     def observed(self, asset: StreamAsset) -> list[dg.AssetObservation]:
-        """Observations of an asset, oldest first."""
+        """Observations of an asset, oldest first, but for those of the stream's state."""
+        return [each for each in self._observed(asset) if STATE not in each.metadata]
+
+    def states(self) -> list[str]:
+        """The lines about the stream's state, oldest first."""
+        found = self._observed("deployment")
+        return [str(each.metadata[STATE].value) for each in found if STATE in each.metadata]
+
+    def _observed(self, asset: StreamAsset) -> list[dg.AssetObservation]:
         key = asset_key(STREAM, asset)
         records = self.instance.fetch_observations(key, limit=500, ascending=True).records
-        return [each.asset_observation for each in records]
+        return [each.asset_observation for each in records if each.asset_observation is not None]
 
     def failed(self) -> list[tuple[int, str]]:
         """Attempts that ended otherwise."""

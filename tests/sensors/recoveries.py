@@ -4,15 +4,12 @@ from pathlib import Path
 
 import dagster as dg
 
-from laminar_core.resources.names import StreamJob, job_name
 from laminar_core.sensors.background import BackgroundReads
 from laminar_core.sensors.observer.checkpoint_reports import integrity_evaluation
 from laminar_core.sensors.policy import AlertPolicy
-from laminar_core.sensors.recovery.sensor import RecoveryJobs, build_recovery_sensor
+from laminar_core.sensors.recovery.sensor import build_recovery_sensor
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.sensors.streams import STREAM, Job, Ticks, stand_ins, stored_job
-
-RECOVERING: tuple[StreamJob, StreamJob] = ("recovery", "start")
 
 
 def dead_job(folder: Path) -> Job:
@@ -44,8 +41,6 @@ def watched(
     start_timeout_ms: int = 0,
 ) -> Ticks:
     definitions = stand_ins()
-    jobs = {each.name: each for each in definitions.jobs or ()}
-    recovery, start = (jobs[job_name(STREAM, name)] for name in RECOVERING)
-    needed = RecoveryJobs(recovery, start, start_timeout_ms)
-    sensor = build_recovery_sensor(STREAM, policy, needed, job.clock, reads)
+    timeouts_ms = {STREAM: start_timeout_ms}
+    sensor = build_recovery_sensor({STREAM: policy}, timeouts_ms, job.clock, reads)
     return Ticks(instance, sensor, job.store.objects.uri, definitions)

@@ -26,13 +26,13 @@ from laminar_core.records.record import JsonObject
 from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.resources import CheckpointStoreResource
 from laminar_core.resources.names import (
-    ACTS_ON_TAG,
+    ACT_TAG,
     StreamJob,
-    asset_key,
     checkpoint_key,
     checkpoint_partitions,
     job_name,
 )
+from laminar_core.sensors.rounds import RoundCursor, StreamState
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.claims import Claimant
@@ -107,10 +107,14 @@ class Job:
         inflight_rows: int = 0,
         kind: CheckpointKind = CheckpointKind.PERIODIC,
         offered: tuple[JsonObject, ...] = (),
+        written: JsonObject | None = None,
     ) -> int:
-        """The next checkpoint, whole, as a driver leaves it; its sink has ``offered`` output."""
+        """The next checkpoint, whole, as a driver leaves it.
+
+        Its sink has ``offered`` output, and records what it has ``written``.
+        """
         checkpoint_id = self._next_id()
-        written = write(self.store, checkpoint_id, self.generation)
+        whole = write(self.store, checkpoint_id, self.generation)
         now_ms = self.clock.now_ms()
         fields: dict[str, Any] = {
             "kind": kind,
@@ -121,9 +125,10 @@ class Job:
             "fingerprint": {op: fingerprint_of(d) for op, d in self.descriptions.items()},
             "edges": self.edges,
         }
-        if offered:
-            sink = written.subtasks[-1].model_copy(update={"committables": offered})
-            fields["subtasks"] = (*written.subtasks[:-1], sink)
+        if offered or written:
+            more = {"committables": offered, "properties": written or {}}
+            sink = whole.subtasks[-1].model_copy(update=more)
+            fields["subtasks"] = (*whole.subtasks[:-1], sink)
         if inflight_rows:
             ref = self.store.parts.write_inflight(
                 CheckpointId(checkpoint_id), "window", 0, "input", 1, [b"not looked at"]
@@ -135,7 +140,7 @@ class Job:
                 "inflight_data": (entry,),
                 "alignment": (alignment(mode="unaligned", alignment_ms=float(alignment_ms)),),
             }
-        self.store.manifests.publish(type(written).model_validate(dict(written) | fields))
+        self.store.manifests.publish(type(whole).model_validate(dict(whole) | fields))
         self.end(checkpoint_id, "completed", alignment_ms=float(alignment_ms))
         return checkpoint_id
 
@@ -241,31 +246,19 @@ def stand_ins() -> dg.Definitions:
     """Jobs of the names that sensors request, which do nothing."""
 
     def job(name: StreamJob) -> dg.JobDefinition:
-        @dg.op(name=job_name(STREAM, name), config_schema=dict)
+        @dg.op(name=job_name(name), config_schema=dict)
         def op() -> None: ...
 
-        @dg.job(name=job_name(STREAM, name), tags={ACTS_ON_TAG: STREAM})
+        @dg.job(name=job_name(name), tags={ACT_TAG: name})
         def act() -> None:
             op()
 
         return act
 
     partitions = checkpoint_partitions(STREAM)
-
-    @dg.asset(key=asset_key(STREAM, "recovery"), partitions_def=partitions, config_schema=dict)
-    def recovery() -> None: ...
-
-    @dg.asset(key=asset_key(STREAM, "deployment"), config_schema=dict)
-    def deployment() -> None: ...
-
-    tags = {ACTS_ON_TAG: STREAM}
-    recover = dg.define_asset_job(job_name(STREAM, "recovery"), [recovery], tags=tags)
-    start = dg.define_asset_job(job_name(STREAM, "start"), [deployment], tags=tags)
     checkpoint = dg.AssetSpec(checkpoint_key(STREAM), partitions_def=partitions)
-    return dg.Definitions(
-        assets=[checkpoint, recovery, deployment],
-        jobs=[job("mode"), job("checkpoint"), job("rescale"), job("drill"), recover, start],
-    )
+    names: tuple[StreamJob, ...] = ("mode", "checkpoint", "rescale", "drill", "recover", "start")
+    return dg.Definitions(assets=[checkpoint], jobs=[job(name) for name in names])
 
 
 OBJECTS: dict[str, ObjectStore] = {}
@@ -284,7 +277,10 @@ class Checkpoints(CheckpointStoreResource):
 
 @dataclass
 class Ticks:
-    """Evaluates one sensor as the daemon does: cursor kept, partitions added, runs created."""
+    """Evaluates one sensor as the daemon does: cursor kept, partitions added, runs created.
+
+    ``cursor`` is the part of the sensor's cursor that belongs to the stream.
+    """
 
     instance: dg.DagsterInstance
     sensor: dg.SensorDefinition
@@ -298,18 +294,19 @@ class Ticks:
         with self.context() as context:
             result = self.sensor(context)
         assert isinstance(result, dg.SensorResult)
-        return result
+        after = RoundCursor.read(result.cursor).streams[STREAM]
+        return result._replace(cursor=after.cursor)
 
     def context(self) -> dg.SensorEvaluationContext:
         """Return the argument of the sensor's function."""
         return dg.build_sensor_context(
             instance=self.instance,
-            cursor=self.cursor,
+            cursor=RoundCursor(streams={STREAM: StreamState(cursor=self.cursor)}).model_dump_json(),
             sensor_name=self.sensor.name,
             definitions=dg.Definitions.merge(
                 self.definitions, dg.Definitions(sensors=[self.sensor])
             ),
-            resources={"checkpoints": Checkpoints(uri=self.uri)},
+            resources={"laminar_checkpoints": Checkpoints(uri=self.uri)},
         )
 
     def tick(self, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTING) -> str:
@@ -339,7 +336,10 @@ class Ticks:
         assert request.job_name is not None
         job = self.definitions.resolve_job_def(request.job_name)
         run = self.instance.create_run_for_job(
-            job, tags={**tags, **request.tags}, run_config=request.run_config, status=status
+            job,
+            tags={**job.tags, **tags, **request.tags},
+            run_config=request.run_config,
+            status=status,
         )
         self.runs.append(run)
         return run

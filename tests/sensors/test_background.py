@@ -1,11 +1,12 @@
 """A read that is too slow for one tick is taken by a later one; a tick never waits for ever."""
 
 import threading
+from concurrent.futures import Future
 
 import pytest
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.sensors.background import BackgroundReads, StillReadingError
+from laminar_core.sensors.background import BackgroundReads, Patience, StillReadingError
 
 
 def test_a_fast_read_is_answered_at_once() -> None:
@@ -77,3 +78,27 @@ def test_a_failure_is_raised_once_and_then_forgotten() -> None:
     with pytest.raises(StorageUnavailable, match="down"):
         reads.read("facts", read)
     assert reads.read("facts", read) == "up"
+
+
+def test_reads_of_a_tick_that_has_no_patience_left_go_on_for_the_next_one() -> None:
+    answer, patience = threading.Event(), Patience(wait_ms=0)
+    reads = [BackgroundReads(patience=patience) for _ in range(2)]
+    for each in reads:
+        with pytest.raises(StillReadingError):
+            each.read("facts", lambda: answer.wait(10))
+        assert each.is_reading
+    answer.set()
+    for each in reads:
+        assert each._running["facts"].result(10)
+        assert not each.is_reading
+        assert each.read("facts", bool)
+
+
+def test_patience_is_used_up_by_all_reads_together_and_is_renewed_by_a_tick() -> None:
+    patience, slow, quick = Patience(wait_ms=5), Future[int](), Future[int]()
+    assert not patience.wait(slow, 20)
+    assert not patience.wait(slow, 20)
+    quick.set_result(7)
+    assert patience.wait(quick, 20)
+    patience.renew()
+    assert not patience.wait(slow, 0)

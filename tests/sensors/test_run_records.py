@@ -12,7 +12,7 @@ from dagster._core.remote_origin import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from laminar_core.host.clock import SystemClock
-from laminar_core.resources.names import ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
+from laminar_core.resources.names import ACT_TAG, ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
 from laminar_core.sensors.run_records import HANGS_MS, acting_run, newest_run
 from tests.sensors.streams import STREAM
 
@@ -40,16 +40,18 @@ def create(
     @dg.op
     def nothing() -> None: ...
 
-    @dg.job(name=job_name(STREAM, name))
+    @dg.job(name=job_name(name))
     def job() -> None:
         nothing()
 
-    return instance.create_run_for_job(job, tags={ACTS_ON_TAG: STREAM} | tags, status=status)
+    return instance.create_run_for_job(
+        job, tags={ACT_TAG: name, ACTS_ON_TAG: STREAM} | tags, status=status
+    )
 
 
 @pytest.mark.parametrize(
     "name",
-    ["start", "stop", "recover", "recovery", "rollback", "rescale", "import_savepoint"],
+    ["start", "stop", "recover", "rollback", "rescale", "import_savepoint"],
 )
 def test_what_starts_or_ends_the_driver_is_waited_for(
     instance: dg.DagsterInstance, name: StreamJob
@@ -57,7 +59,7 @@ def test_what_starts_or_ends_the_driver_is_waited_for(
     run = create(instance, name)
     found = acting_run(instance, STREAM, now_ms())
     assert found is not None
-    assert (found.run_id, found.job) == (run.run_id, job_name(STREAM, name))
+    assert (found.run_id, found.job) == (run.run_id, job_name(name))
 
 
 @pytest.mark.parametrize("name", ["drill", "retention", "mode", "checkpoint", "savepoint", "costs"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from laminar_core.host.clock import SystemClock
 from tests.servers.absence import ROOT, server_is_absent
 from tests.servers.secured_kafka import SecuredKafka
 from verification.servers.kafka_broker import KafkaBroker, jars_of
@@ -62,9 +63,19 @@ def new_topic(kafka: str) -> Callable[..., str]:
         name = f"t{os.getpid()}-{next(_NUMBERS)}"
         config = {key.replace("_", "."): value for key, value in settings.items()}
         admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+        _wait_until_known(admin, name)
         return name
 
     return create
+
+
+def _wait_until_known(admin: AdminClient, topic: str) -> None:
+    """Wait until the broker tells clients of a topic: its controller knows it first."""
+    clock = SystemClock()
+    until_ms = clock.monotonic_ms() + 30_000
+    while admin.list_topics(topic, timeout=30).topics[topic].error is not None:
+        assert clock.monotonic_ms() < until_ms, f"the broker does not know {topic}"
+        clock.wait_ms(20)
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_splits_are_dealt_anew_over_one_three_and_two_workers(seed: int) -> None
 
 def test_a_stop_and_a_start_go_on_where_the_discovery_was() -> None:
     job = growing()
-    simulation = Simulation(job.plan, parallelism=2)
+    simulation = Simulation(job.plan, parallelism=2, seed=2)
     simulation.when(CheckpointCompleted, simulation.stop, 1)
     assert simulation.run().outcome == "stopped"
     (*_, (stopped_at, complete)) = discovered(simulation)

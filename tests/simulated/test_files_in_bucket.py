@@ -123,6 +123,7 @@ def data_of(at: int, *, as_parquet: bool) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.parametrize("step", STEPS)
 def test_each_row_comes_once_whichever_step_is_the_last_of_a_process(

@@ -10,6 +10,7 @@ from laminar_core.cli.recover import examine
 from laminar_core.driver.events import CheckpointCompleted, GenerationStarted
 from laminar_core.driver.recovery.acceptance import parse_acceptance
 from laminar_core.driver.recovery.report import RecoveryReport
+from laminar_core.driver.recovery.stated_positions import ResetFrom
 from laminar_core.errors import ConfigurationError, IncompatibleStateError
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.operators import agg
@@ -31,7 +32,7 @@ UNALIGNED = CoordinatorConfig(interval_ms=40, alignment_timeout_ms=0)
 SALES, VISITS = payments(2, 60), payments(2, 60, seed=5)
 CALLS = 60
 """The writes to the store and calls of sinks of a start, seen twice each, and some more."""
-RESET = {"reset_state": ("totals",), "reset_from": ("sales",)}
+RESET = {"reset_state": ("totals",), "reset_from": (ResetFrom("sales"),)}
 
 
 @dataclass
@@ -43,10 +44,11 @@ class Shop:
     visits: Ledger = field(default_factory=Ledger)
     copy: Ledger = field(default_factory=Ledger)
     burden: Burden = field(default_factory=Burden)
+    source: type[MemorySource] = MemorySource
 
     def plan(self, *aggregates: agg.Aggregate, joined: bool = False) -> Plan:
         p = Pipeline("simulated")
-        sales = p.source("sales", MemorySource(SALES), rows_per_second=80)
+        sales = p.source("sales", self.source(SALES), rows_per_second=80)
         totals = sales.key_by("key").aggregate("totals", *(aggregates or [TOTAL]))
         totals.map(self.burden.carry, name="carry").sink("out", LedgerSink(self.sales, "out"))
         visits = p.source("visits", MemorySource(VISITS), rows_per_second=80)
@@ -130,7 +132,7 @@ class Tripwire:
             ledger.observe = lambda verb, _: self._pass(verb != "stage")
 
     def _call(self, call: StoreCall) -> None:
-        is_read = call.verb in ("get", "size", "list", "children")
+        is_read = call.verb in ("get", "size", "list", "sizes", "children")
         self._pass(by_drivers(call) and not is_read)
 
     def _pass(self, counts: bool) -> None:  # noqa: FBT001 - a private one
@@ -226,6 +228,46 @@ def test_going_back_behind_a_reset_resets_the_part_again() -> None:
     shop.check()
 
 
+class FromRow(MemorySource):
+    """A source that can be read again from a row of each split."""
+
+    def starting_at(self, position: str) -> MemorySource:
+        return replace(self, first_row=int(position))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_part_begins_at_a_stated_position_also_if_its_driver_dies_before_a_checkpoint(
+    workers: int,
+) -> None:
+    shop = Shop(source=FromRow)
+    simulation = shop.begin()
+    simulation.plan = shop.plan(ROWS)
+    simulation.options = replace(simulation.options, parallelism=workers)
+    older = simulation.store.manifests.ids()[0]
+    stated = {**RESET, "reset_from": (ResetFrom("sales", "25"),)}
+    lines = examined(simulation, **stated).reset.lines()
+    assert "sales: read again from 25" in lines
+    killed(simulation, GenerationStarted, **stated)
+    killed(simulation, CheckpointCompleted, 1)
+    killed(simulation, GenerationStarted, restore_id=older)
+    assert simulation.run().outcome == "finished"
+    totals = {row["key"]: row["rows"] for row in shop.sales.rows()}
+    assert totals == counted([table.slice(25) for table in SALES])
+    assert {row["key"]: row["count"] for row in shop.visits.rows()} == counted(VISITS)
+    assert normal(shop.copy.rows()) == normal(rows_of(VISITS))
+
+
+def test_a_position_that_a_source_cannot_begin_at_is_refused_in_one_line() -> None:
+    shop = Shop()
+    simulation = shop.begin()
+    simulation.plan = shop.plan(ROWS)
+    stated = {**RESET, "reset_from": (ResetFrom("sales", "25"),)}
+    before = kept(simulation)
+    with pytest.raises(ConfigurationError, match="source sales cannot begin at '25': Memory"):
+        simulation.run(**stated)
+    assert kept(simulation) == before
+
+
 def test_a_reset_of_a_part_is_over_with_the_first_checkpoint() -> None:
     shop = Shop()
     simulation = shop.begin()
@@ -238,8 +280,12 @@ def test_a_reset_of_a_part_is_over_with_the_first_checkpoint() -> None:
     ("joined", "options", "problem"),
     [
         (True, RESET, "visits has to be read again, too, and both, carry, copy, counts"),
-        (False, {**RESET, "reset_from": ("visits",)}, "sales has to be read again, too"),
-        (False, {**RESET, "reset_from": ("sales", "visits")}, "visits is no source of what is"),
+        (False, {**RESET, "reset_from": (ResetFrom("visits"),)}, "sales has to be read again, too"),
+        (
+            False,
+            {**RESET, "reset_from": (ResetFrom("sales"), ResetFrom("visits"))},
+            "visits is no source of what is",
+        ),
         (False, {**RESET, "reset_state": ("total",)}, "there is no operator total to reset"),
     ],
     ids=["hangs together", "another source", "a source too many", "no operator"],

@@ -16,7 +16,7 @@ def reordered(simulation: Simulation) -> int:
     """Frames that came early; none of them still waits in the newest stage."""
     stages = [stage for driver in simulation.drivers for stage in driver.stages]
     orders = [
-        [order for w in stage.workers for order in w.worker.wiring.orders.values()]
+        [end.order for w in stage.workers for end in w.worker.wiring.receiving.values()]
         for stage in stages
     ]
     assert sum(order.waiting for order in orders[-1]) == 0

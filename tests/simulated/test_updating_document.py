@@ -1,14 +1,19 @@
 """First, last and best rows and joins without bounds of docs/pipelines.md are what it says."""
 
+import random
 import re
+from collections import Counter
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from laminar_core.connectors.collect import CollectSink
+from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.stream import Stream
 from laminar_core.testing.campaign import draw, simulate_setting
@@ -30,14 +35,15 @@ ROWS: list[Row] = [
 """Ten seconds apart, so all within an hour; only the second merchant has refunds."""
 
 
-def program(heading: str, p: Pipeline) -> tuple[dict[str, Stream], list[Row]]:
+def program(heading: str, p: Pipeline) -> tuple[dict[str, Any], list[Row]]:
     """Run the program of a section; return its names, and the rows of its source."""
-    section = DOCUMENT.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    section = DOCUMENT.partition(f"# {heading}\n")[2].partition("\n##")[0]
     (text,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     table = pa.Table.from_pylist(ROWS)
     times = table.column("paid_at").cast(pa.timestamp("us", tz="UTC"))
     table = table.set_column(1, "paid_at", times)
-    names: dict = {"payments": p.source("in", MemorySource([table], batch_rows=7)), "pc": pc}
+    names: dict = {"payments": p.source("in", MemorySource([table], batch_rows=7))}
+    names |= {"pc": pc, "agg": agg, "windows": windows, "Stream": Stream}
     exec(compile(text, "docs/pipelines.md", "exec"), names)
     return names, table.to_pylist()
 
@@ -96,10 +102,59 @@ def join_job(parallelism: int) -> Job:
     return job
 
 
+def retracted_job(parallelism: int) -> Job:
+    """Return the job of the sums over all merchants; the amounts go to another sink."""
+    del parallelism
+    p = Pipeline("taken-back")
+    found, rows = program("Taking replaced rows back", p)
+    last = Counter(rows[-n]["amount_cents"] for n in (1, 2, 3))
+    amounts = [{"amount_cents": amount, "merchants": n} for amount, n in last.items()]
+    sums: Counter[datetime] = Counter()
+    for row in rows:
+        at = row["paid_at"]
+        sums[at.replace(minute=at.minute // 5 * 5, second=0)] += row["amount_cents"]
+    totals = [{"window_start": start, "total": total} for start, total in sums.items()]
+    outputs = {"out": (found["everywhere"], totals), "amounts": (found["per_amount"], amounts)}
+    job = with_ledgers(p, outputs)
+    of_totals, of_amounts = weights_add_up_to(totals), weights_add_up_to(amounts)
+    job.judge = lambda out, late: (of_totals if "total" in out[0] else of_amounts)(out, late)
+    return job
+
+
+def busiest_job(parallelism: int) -> Job:
+    """Return the job that ranks users by their orders, which come one after the other."""
+    del parallelism
+    p = Pipeline("busiest")
+    drawn = random.Random(3)
+    rows = [{"city": drawn.choice("ab"), "user": drawn.randrange(7)} for _ in range(90)]
+    orders = p.source("in", MemorySource([pa.Table.from_pylist(rows)], batch_rows=5))
+    names, _ = program("Best rows of rows that come and go", Pipeline("none"))
+    counts = Counter((row["city"], row["user"]) for row in rows)
+    expected: list[Row] = []
+    for city in "ab":
+        users = sorted((-n, user) for (where, user), n in counts.items() if where == city)
+        expected += [
+            {"city": city, "user": user, "orders": -n, "place": place}
+            for place, (n, user) in enumerate(users[:3], 1)
+        ]
+    job = with_ledgers(p, {"out": (names["busiest"](orders), expected)})
+    job.judge = weights_add_up_to(expected)
+    return job
+
+
+JOBS: dict[str, BuildJob] = {
+    "refunded": join_job,
+    "taken-back": retracted_job,
+    "busiest": busiest_job,
+}
+
+
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", ["merchants", "opening", "latest", "largest", "refunded"])
+@pytest.mark.parametrize(
+    "name", ["merchants", "opening", "latest", "largest", "refunded", "taken-back", "busiest"]
+)
 def test_results_are_those_that_the_page_says(name: str) -> None:
-    build = join_job if name == "refunded" else rows_job(name)
+    build = JOBS.get(name) or rows_job(name)
     disasters = ("rescale", "worker-crash", "rescale")
     settings = [replace(draw(seed, losses=()), disasters=disasters) for seed in range(2)]
     reports = [simulate_setting(setting, build) for setting in settings]

@@ -5,12 +5,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 from typing import Self
+
+import psutil
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"(.+?)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -69,7 +71,11 @@ class Reader:
         self._shell = subprocess.Popen(
             ["bash"],
             cwd=folder,
-            env={**os.environ, "PATH": f"{place}{os.pathsep}{os.environ['PATH']}"},
+            env={
+                **os.environ,
+                "PATH": f"{place}{os.pathsep}{os.environ['PATH']}",
+                "DAGSTER_DISABLE_TELEMETRY": "1",
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -87,7 +93,7 @@ class Reader:
 
     def folder(self) -> Path:
         """The folder in which the shell is now."""
-        return Path(f"/proc/{self._shell.pid}/cwd").resolve()
+        return Path(psutil.Process(self._shell.pid).cwd())
 
     def write_files(self, page: str) -> None:
         """Write the files of a page, and run none of its commands."""
@@ -95,8 +101,10 @@ class Reader:
             if block.title is not None:
                 (self.folder() / block.title).write_text(block.text)
 
-    def follow(self, page: str) -> str:
+    def follow(self, page: str, after: Mapping[str, Callable[[], None]] | None = None) -> str:
         """Do everything that the page says, and return everything that was printed.
+
+        ``after`` has what a reader does elsewhere, once a file has this title.
 
         Raises:
             AssertionError: a command failed, or did not print what the page shows.
@@ -105,6 +113,8 @@ class Reader:
         for block, shown in steps(page):
             if block.title is not None:
                 (self.folder() / block.title).write_text(block.text)
+                if after and block.title in after:
+                    after[block.title]()
             elif block.language == "bash" and not block.text.startswith(_COMMENT):
                 answer, code = self.run(block.text)
                 assert code == 0, f"{page}: exit code {code} of\n{block.text}\n{answer}"

@@ -1,30 +1,27 @@
-"""The processes of a driver, found by who started whom (Linux)."""
+"""The processes of a driver, found by who started whom."""
 
 import os
 import select
 import signal
 from contextlib import suppress
-from pathlib import Path
+
+import psutil
 
 WITHIN_S = 30
 
 
 def children(pid: int) -> list[int]:
     """Processes that this one started and that still are its children."""
-    found: list[int] = []
-    with suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            with suppress(OSError):
-                found += map(int, (thread / "children").read_text().split())
-    return sorted(found)
+    with suppress(psutil.Error):
+        return sorted(child.pid for child in psutil.Process(pid).children())
+    return []
 
 
 def command_of(pid: int) -> str:
     """Its command line; empty if it is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
+    with suppress(psutil.Error):
+        return " ".join(psutil.Process(pid).cmdline())
+    return ""
 
 
 def jvm_of(driver: int) -> int | None:
@@ -65,10 +62,10 @@ def ends(pid: int, within_s: float = WITHIN_S) -> bool:
 
 def marked(variable: str) -> list[int]:
     """Living processes that were started with ``NAME=value`` in their environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        with suppress(OSError):
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                environment = (entry / "environ").read_bytes().split(b"\0")
-                found += [int(entry.name)] if variable.encode() in environment else []
-    return found
+    name, _, value = variable.partition("=")
+    found = [
+        process.pid
+        for process in psutil.process_iter(["environ"])
+        if (process.info["environ"] or {}).get(name) == value
+    ]
+    return [pid for pid in found if pid != os.getpid()]

@@ -3,15 +3,17 @@
 import pytest
 
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.link.addresses import Listening
 from laminar_core.spark.conditions import (
     ENCRYPTS_RPC,
-    SparkFacts,
     master_of,
+    refuse_unreachable,
     refuse_unsuitable,
     require_encryption,
     slots_at_most,
     unprotected,
 )
+from laminar_core.spark.facts import SparkFacts
 
 STANDALONE = "spark://host:7077"
 SAFE = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
@@ -165,3 +167,47 @@ def test_required_encryption_is_refused_by_what_is_missing(settings, transport, 
 @pytest.mark.parametrize("transport", ["auto", "curve"])
 def test_a_cluster_that_encrypts_is_accepted(transport: str) -> None:
     require_encryption(SparkFacts(STANDALONE, SAFE), transport)
+
+
+class TestAddressOfTheDriver:
+    def refused(self, host: str, master: str = STANDALONE, **asked: str) -> ConfigurationError:
+        with pytest.raises(ConfigurationError) as caught:
+            refuse_unreachable(SparkFacts(master, {"spark.driver.host": host}), Listening(**asked))
+        assert "\n" not in str(caught.value)
+        return caught.value
+
+    @pytest.mark.parametrize("host", ["127.0.1.1", "::1", "localhost"])
+    @pytest.mark.parametrize("master", [STANDALONE, "yarn", "k8s://https://127.0.0.1:6443"])
+    def test_loopback_is_refused_where_workers_are_on_other_hosts(self, host, master) -> None:
+        error = self.refused(host, master)
+        assert error.code is ErrorCode.LOOPBACK_ADDRESS
+        assert "cannot reach the driver at" in str(error)
+
+    @pytest.mark.parametrize(
+        ("host", "asked"),
+        [("0.0.0.0", {}), ("[::]", {}), ("10.0.0.1", {"advertised": "::"})],
+    )
+    def test_all_addresses_are_no_address_to_advertise(self, host, asked) -> None:
+        error = self.refused(host, **asked)
+        assert error.code is ErrorCode.INVALID_OPTION
+        assert "is no address that others can connect to" in str(error)
+
+    @pytest.mark.parametrize(
+        ("master", "settings", "asked"),
+        [
+            (STANDALONE, {"spark.driver.host": "10.0.0.1"}, {}),
+            (STANDALONE, {"spark.driver.host": "127.0.1.1"}, {"bind": "10.0.0.0/8"}),
+            (STANDALONE, {"spark.driver.host": "127.0.1.1"}, {"advertised": "d.example"}),
+            (STANDALONE, {"spark.driver.host": "10.0.0.1"}, {"bind": "0.0.0.0"}),
+            (
+                "k8s://https://host",
+                {"spark.driver.host": "d.example", "spark.driver.bindAddress": "0.0.0.0"},
+                {},
+            ),
+            ("spark://127.0.0.1:7077", {"spark.driver.host": "127.0.0.1"}, {}),
+            ("spark://[::1]:7077", {"spark.driver.host": "::1"}, {}),
+            (STANDALONE, {}, {}),
+        ],
+    )
+    def test_addresses_that_others_can_use_are_accepted(self, master, settings, asked) -> None:
+        refuse_unreachable(SparkFacts(master, settings), Listening(**asked))

@@ -17,6 +17,7 @@ from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRun
 from laminar_core.driver.options import JobResult
 from laminar_core.driver.restart import FixedDelay
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.testing.connected_jobs import PairWindows, pairs_with_streaks
 from laminar_core.testing.enrich_jobs import ADDED, FAILS_EVERY, Doubling
 from laminar_core.testing.jobs import normal, totals
 from laminar_core.testing.kept_state_jobs import WindowsInLists, windows_with_ids
@@ -46,6 +47,15 @@ def keyed(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
+def refunds(batch: pa.RecordBatch) -> pa.RecordBatch:
+    row_id, number, ts = batch.columns
+    return pa.record_batch({"refund": row_id, "shop": number.cast(pa.string()), "at": ts})
+
+
+FEW_REFUNDS = replace(FEW, seed=7)
+REFUNDED = refunds(FEW_REFUNDS.rows_between(0, 1)).schema
+
+
 def process_job() -> Pipeline:
     p = Pipeline("process")
     schema = keyed(SOURCE.rows_between(0, 1)).schema
@@ -57,7 +67,7 @@ def process_job() -> Pipeline:
 
 
 def entries_job() -> Pipeline:
-    """Lists, maps and side outputs; and calls in a thread beside the worker's loop."""
+    """Lists, maps, side outputs, two inputs; and calls in a thread beside the worker's loop."""
     p = Pipeline("entries")
     schema = keyed(SOURCE.rows_between(0, 1)).schema
     read = p.source("in", FEW, rows_per_second=200).map(keyed, schema=schema)
@@ -67,6 +77,15 @@ def entries_job() -> Pipeline:
     doubled.sink("doubled", CollectSink())
     doubled.side("failed").sink("failed", CollectSink())
     ended = read.watermark("ts").key_by("key").process("in-lists", WindowsInLists())
+    other = p.source("refunds", FEW_REFUNDS, rows_per_second=200).map(refunds, schema=REFUNDED)
+    met = (
+        read.watermark("ts", name="left")
+        .key_by("key")
+        .connect(other.watermark("at", name="right").key_by("shop"))
+    )
+    pairs = met.process("pair", PairWindows())
+    pairs.sink("pairs", CollectSink())
+    pairs.side("noted").sink("noted", CollectSink())
     return ended.sink("out", CollectSink())
 
 
@@ -123,5 +142,11 @@ def test_a_worker_dies_and_every_entry_and_answer_is_there_once(
     doubled = result.collected["doubled"].select(["id", "double"]).to_pylist()
     good = [row for row in rows if row["id"] % FAILS_EVERY]
     assert normal(doubled) == normal([{"id": r["id"], "double": 2 * r["value"]} for r in good])
+    others = refunds(FEW_REFUNDS.rows_between(0, FEW_ROWS)).to_pylist()
+    pairs = pairs_with_streaks(rows, others)
+    assert pairs
+    assert normal(result.collected["pairs"].to_pylist()) == normal(pairs)
+    noted = sorted(result.collected["noted"].column("refund").to_pylist())
+    assert noted == sorted(row["refund"] for row in others)
     failed = result.collected["failed"].column("id").to_pylist()
     assert sorted(failed) == [row["id"] for row in rows if row["id"] % FAILS_EVERY == 0]

@@ -19,7 +19,7 @@ from laminar_core.pipeline.job import StreamingJob
 from tests.spark.jobs_under_test import Driver, SmallJob
 from tests.spark.test_backpressure import expected, slow_job
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.early, pytest.mark.spark]
 
 
 class Parts:

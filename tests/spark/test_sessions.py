@@ -87,3 +87,15 @@ def test_below_spark_submit_there_is_no_other_jvm(sparks, monkeypatch) -> None:
     assert session.can_be_renewed
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
     assert not session.can_be_renewed
+
+
+def test_a_session_can_be_replaced_on_request(sparks, monkeypatch) -> None:
+    session = OwnSession(sparks.open)
+    session.renew()
+    assert (session.live(), sparks.acts) == (2, ["open 1", "stop 1 60", "forget", "open 2"])
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    session.renew()
+    assert session.live() == 2
+    given = GivenSession(7)
+    given.renew()
+    assert given.live() == 7

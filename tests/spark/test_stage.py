@@ -1,5 +1,6 @@
 """Workers as a stage of a real Spark: they start, hand over, say why they die, get killed."""
 
+import importlib
 import os
 import signal
 from pathlib import Path
@@ -11,13 +12,16 @@ from pyspark.sql import SparkSession
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, Sequence
-from laminar_core.driver.events import NotEncrypted, WorkersRunning
+from laminar_core.driver.events import GenerationFailed, NotEncrypted, WorkersRunning
 from laminar_core.driver.restart import FixedDelay, NoRestart
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, JobFailedError
 from laminar_core.host.clock import SystemClock
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.spark import stage
 from laminar_core.spark.sessions import GivenSession
-from laminar_core.spark.stage import SparkCluster, _why_lost, facts_of
+from laminar_core.spark.stage import SparkCluster, SparkStage, facts_of
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.job_status import read_status
 
 pytestmark = pytest.mark.spark
 
@@ -69,6 +73,27 @@ def test_a_worker_that_fails_says_so_in_its_own_words(spark, tmp_path):
     p.source("in", source).map(fail).sink("out", CollectSink())
     with pytest.raises(DataError, match=r"worker \d: row 7 has no key$"):
         run(p, spark, tmp_path)
+
+
+def test_a_module_that_workers_do_not_find_ends_the_job_at_once(spark, tmp_path, monkeypatch):
+    (tmp_path / "beside_the_program.py").write_text("def same(batch):\n    return batch\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    same = importlib.import_module("beside_the_program").same
+    p = Pipeline("importing")
+    p.source("in", DatagenSource({"n": Sequence()}, rows=10)).map(same).sink("out", CollectSink())
+    failed = []
+
+    def note(event) -> None:
+        if isinstance(event, GenerationFailed):
+            failed.append((event.code, event.restart_in_ms))
+
+    with pytest.raises(ConfigurationError, match="import module beside_the_program") as caught:
+        run(p, spark, tmp_path / "store", FixedDelay(5), listener=note)
+    assert caught.value.code is ErrorCode.NOT_IMPORTABLE
+    assert failed == [("not-importable", None)]
+    status = read_status(CheckpointStore.open(str(tmp_path / "store"), "importing"), 0)
+    assert status.driver is not None
+    assert status.driver.outcome == "refused"
 
 
 def test_a_job_that_is_cancelled_leaves_no_stage_behind(spark, tmp_path):
@@ -133,18 +158,45 @@ def test_a_session_of_spark_connect_is_refused_by_name():
         facts_of(session)
 
 
-@pytest.mark.parametrize(
-    ("report", "line"),
-    [
-        (
-            "Job aborted\n  Python worker exited unexpectedly (crashed)\n at x",
-            "Python worker exited",
-        ),
-        ("x\nCaused by: java.io.IOException: disk full\n\tat y", "Caused by: java.io.IOException"),
-        ("An error\nValueError: seven is odd\n", "ValueError: seven is odd"),
-        ("only one line", "only one line"),
-        ("", "RuntimeError"),
-    ],
-)
-def test_the_line_of_sparks_report_that_says_most_is_the_reason(report, line):
-    assert _why_lost(RuntimeError(report)).startswith(f"a worker died: {line}")
+class Waiting:
+    """A session that has too few slots at first; it notes what it is asked to run."""
+
+    def __init__(self) -> None:
+        self.submitted: list[int] = []
+
+    def range(self, first: int, last: int, *_: int) -> object:
+        del first
+        self.submitted.append(last)
+        raise OSError("the test runs nothing")
+
+    def addTag(self, tag: str) -> None:  # noqa: N802 - as Spark calls it
+        del tag
+
+    interruptTag = removeTag = addTag  # noqa: N815
+
+
+def stage_with_slots(monkeypatch: pytest.MonkeyPatch, *slots: int | None):
+    answers = iter(slots)
+    monkeypatch.setattr(stage, "slots_of", lambda _: next(answers, slots[-1]))
+    session = Waiting()
+    deployment = SimpleNamespace(job="job", generation=3, parallelism=2)
+    return session, SparkStage(session, deployment)
+
+
+def test_a_stage_that_waits_for_slots_ends_with_its_generation(monkeypatch):
+    """Spark would run it when there are slots, in the way of the next generation."""
+    session, waiting = stage_with_slots(monkeypatch, 0, 1)
+    assert not waiting.ended.done()
+    waiting.interrupt()
+    with pytest.raises(JobFailedError, match=r"Spark has [01] task slots for 2 workers") as caught:
+        waiting.ended.result(60)
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_SLOTS
+    assert session.submitted == []
+
+
+@pytest.mark.parametrize("slots", [(0, 1, 2), (2,), (None,), (0, None)])
+def test_a_stage_is_submitted_once_there_are_slots_or_nothing_is_known(monkeypatch, slots):
+    session, submitted = stage_with_slots(monkeypatch, *slots)
+    with pytest.raises(JobFailedError):
+        submitted.ended.result(60)
+    assert session.submitted == [2]

@@ -1,7 +1,12 @@
-"""An arrangement against lists of rows: probes, cuts, merged chains, restores, and its bound."""
+"""An arrangement against lists of rows: probes, cuts, merged chains, restores, and its bound.
+
+Its rows are in memory or in RocksDB, and both write the same segments.
+"""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle, repeat
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_core.codec.key_groups import key_group_range, key_groups_of
+from laminar_core.state import arrangement
 from laminar_core.state.arrangement import Arrangement, PinnedRuns
 from laminar_core.state.content import content_of
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.named_tables import WEIGHT, added_up
+from laminar_core.state.rocks_chunks import RocksBackend
 from laminar_core.state.rows_layout import (
     MATCHED,
     RowsLayout,
@@ -21,6 +28,7 @@ from laminar_core.state.rows_layout import (
 )
 from laminar_core.state.runs import Bounds, Run
 from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
+from tests.state.shelves import shelf_of
 
 MAX_PARALLELISM = 8
 KEPT_US = 10
@@ -61,7 +69,7 @@ def pairs(
     found = []
     for one in held.probe(run, ("k", "n"), bounds):
         mine = rows_of(run.rows.take(pa.array(one.probing)))
-        theirs = rows_of(one.run.rows.take(pa.array(one.found)))
+        theirs = rows_of(one.partners())
         found += list(zip(mine, theirs, strict=True))
         if mark:
             one.run.marks[one.found] = True
@@ -111,6 +119,7 @@ def alive(rows: pa.Table, expired_us: int | None) -> pa.Table:
     return rows if expired_us is None else rows.filter(pa.array(expires > expired_us))
 
 
+EITHER = pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 ROW = st.tuples(st.sampled_from(["a", "b", "", None]), st.integers(0, 2), st.integers(0, 40))
 ROWS = st.lists(ROW, max_size=8)
 BOUNDS = st.none() | st.builds(
@@ -125,11 +134,21 @@ STEP = (
 )
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_blocks() -> Iterator[None]:
+    """Let even short runs have several blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("laminar_core.state.kept_rows.BLOCK_BYTES", 80)
+        yield
+
+
 class History:
     """An arrangement with marks, a list of the rows that it should hold, and a chain of cuts."""
 
-    def __init__(self) -> None:
-        self.held = Arrangement(MARKED)
+    def __init__(self, backends: Iterator[str]) -> None:
+        self._backends = backends
+        """Which backend is used, from each restore to the next one."""
+        self.held = opened(MARKED, next(backends))
         self.rows: list[list] = []
         """[row, whether it has had a partner]"""
         self.chain: list[pa.Table] = []
@@ -186,18 +205,25 @@ class History:
         for worker in range(workers):
             owned = key_group_range(worker, MAX_PARALLELISM, workers)
             rows = merged(self.chain, MARKED)
-            part = restored_from(of_key_groups(alive(rows, self.expired_us), owned))
+            part = self._restored_from(of_key_groups(alive(rows, self.expired_us), owned))
             tables += stored(part.take_changes())
         self.chain = tables
-        self.held = restored_from(merged(tables, MARKED))
+        self.held = self._restored_from(merged(tables, MARKED))
         if self.expired_us is not None:
             self.held.expire(self.expired_us)
         self.held.take_changes()
         return self
 
+    def _restored_from(self, rows: pa.Table) -> Arrangement:
+        return restored_from(rows, next(self._backends))
 
-def restored_from(rows: pa.Table) -> Arrangement:
-    held = Arrangement(MARKED)
+
+def opened(layout: RowsLayout, backend: str) -> Arrangement:
+    return Arrangement(layout, shelf_of(backend, layout.schema))
+
+
+def restored_from(rows: pa.Table, backend: str = "memory") -> Arrangement:
+    held = opened(MARKED, backend)
     assert all(weight > 0 for weight in rows.column(WEIGHT).to_pylist()), "a row that was not there"
     held.restore(rows, rows.column("t").to_numpy())
     return held
@@ -205,18 +231,31 @@ def restored_from(rows: pa.Table) -> Arrangement:
 
 @settings(deadline=None, max_examples=150)
 @given(st.lists(STEP, max_size=25), st.integers(1, 4), st.lists(STEP, max_size=12))
-def test_any_history_is_that_of_a_list_of_rows(
+def test_any_history_is_that_of_a_list_of_rows_with_any_backend(
     steps: list[tuple], workers: int, after: list[tuple]
 ) -> None:
-    """Goal: probes, expiry, changes and restores are right whatever came in between."""
-    history = History()
+    """Goal: probes, expiry, changes and restores are right whatever came in between.
+
+    Another job changes the backend at each restore, and has the same chain of segments.
+    """
+    histories = [History(repeat("memory")), History(cycle(["rocksdb", "memory", "rocksdb"]))]
     for step in steps:
-        history.step(*step)
-    history.restored(workers)
+        both(histories, *step)
+    for history in histories:
+        history.restored(workers)
     for step in [*after, ("cut",)]:
+        both(histories, *step)
+
+
+def both(histories: Sequence[History], *step: object) -> None:
+    """Do a step with both, and compare what they would restore from."""
+    one, other = histories
+    for history in histories:
         history.step(*step)
+    assert [rows.to_pylist() for rows in one.chain] == [rows.to_pylist() for rows in other.chain]
 
 
+BACKENDS = st.sampled_from(["memory", "rocksdb"])
 CHANGES = st.lists(
     st.lists(st.tuples(ROW, st.sampled_from([-2, -1, 1, 2])), max_size=8) | st.just("cut"),
     max_size=14,
@@ -224,11 +263,11 @@ CHANGES = st.lists(
 
 
 @settings(deadline=None, max_examples=80)
-@given(CHANGES, ROWS)
+@given(CHANGES, ROWS, BACKENDS)
 def test_weights_add_up_also_if_rows_are_taken_back_before_they_come(
-    steps: list, probing: list[Row]
+    steps: list, probing: list[Row], backend: str
 ) -> None:
-    held, sums, chain = Arrangement(WEIGHTED), Counter[Row](), []
+    held, sums, chain = opened(WEIGHTED, backend), Counter[Row](), []
     for step in steps:
         if step == "cut":
             chain += stored(held.take_changes())
@@ -246,7 +285,7 @@ def test_weights_add_up_also_if_rows_are_taken_back_before_they_come(
     found_weights: Counter[tuple] = Counter()
     for one in held.probe(run, ("k", "n")):
         mine = rows_of(run.rows.take(pa.array(one.probing)))
-        partners = one.run.rows.take(pa.array(one.found))
+        partners = one.partners()
         weights = partners.column(WEIGHT).to_pylist()
         for key, weight in zip(zip(mine, rows_of(partners), strict=True), weights, strict=True):
             found_weights[key] += weight
@@ -266,21 +305,37 @@ def test_keys_with_equal_hashes_are_distinguished(monkeypatch: pytest.MonkeyPatc
     assert pairs(held, rows) == expected_pairs(rows, rows, None)
 
 
-def test_runs_stay_few_and_a_large_one_is_not_copied_again_and_again() -> None:
-    held = Arrangement(PLAIN)
+@EITHER
+def test_runs_stay_few_and_a_large_one_is_not_copied_again_and_again(backend: str) -> None:
+    held = opened(PLAIN, backend)
     added(held, [(str(n), 0, n) for n in range(2_000)])
     held.take_changes()
-    [large] = held._runs
+    large = held._runs[0].upper
     for n in range(300):
         added(held, [(str(n), 0, n)])
         if n % 10 == 0:
             held.take_changes()
         assert len(held._runs) <= 24
-        assert held._runs[0] is large
+        assert held._runs[0].upper is large
     held.take_changes()
     added(held, [(str(n), 0, n) for n in range(2_000)])
     added(held, [("last", 0, 1)])
     assert held.row_count == 2_000 + 300 + 2_001
+
+
+def test_where_nothing_is_probed_only_small_runs_are_merged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: rows that only wait are not copied for a search that never comes."""
+    monkeypatch.setattr(arrangement, "UNPROBED_ROWS_MAX", 100)
+    held = Arrangement(PLAIN, is_probed=False)
+    for step in range(10):
+        for first in range(0, 60, 20):
+            added(held, [(str(n), 0, step) for n in range(first, first + 20)])
+    assert [len(run) for run in held._runs] == [100] * 6
+    assert sorted(rows_of(pa.concat_tables(run.rows for run in held._runs))) == sorted(
+        (str(n), 0, step) for step in range(10) for n in range(60)
+    )
 
 
 def test_at_most_as_many_expired_rows_are_held_as_living_ones() -> None:
@@ -296,9 +351,12 @@ def test_at_most_as_many_expired_rows_are_held_as_living_ones() -> None:
     assert held.oldest_us is None
 
 
-def test_a_large_snapshot_is_cut_into_ranges_of_key_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laminar_core.state.arrangement.TABLE_BYTES_MAX", 400)
-    held = Arrangement(MARKED)
+@EITHER
+def test_a_large_snapshot_is_cut_into_ranges_of_key_groups(
+    monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setattr("laminar_core.state.kept_rows.TABLE_BYTES_MAX", 400)
+    held = opened(MARKED, backend)
     rows: list[Row] = [(str(n), 0, n) for n in range(600)]
     for start in range(0, 600, 50):
         added(held, rows[start : start + 50])
@@ -321,8 +379,9 @@ def test_a_pinned_mark_does_not_change_any_more() -> None:
     assert stored(held.take_changes()) == []
 
 
-def test_a_mark_that_is_new_is_still_new_when_runs_have_been_merged() -> None:
-    held = Arrangement(MARKED)
+@EITHER
+def test_a_mark_that_is_new_is_still_new_when_runs_have_been_merged(backend: str) -> None:
+    held = opened(MARKED, backend)
     chain: list[pa.Table] = []
     for time in (1, 2):
         added(held, [("a", 0, time)])
@@ -335,8 +394,9 @@ def test_a_mark_that_is_new_is_still_new_when_runs_have_been_merged() -> None:
     assert counted(merged(chain, MARKED)) == Counter(rows)
 
 
-def test_a_run_is_rewritten_when_half_of_it_has_expired() -> None:
-    held = Arrangement(PLAIN)
+@EITHER
+def test_a_run_is_rewritten_when_half_of_it_has_expired(backend: str) -> None:
+    held = opened(PLAIN, backend)
     added(held, [(str(n), 0, n) for n in range(100)])
     for expired_us, count in ((39, 100), (65, 44), (75, 44), (90, 19), (108, 1), (109, 0)):
         held.expire(expired_us)
@@ -368,6 +428,27 @@ def test_rows_with_weights_are_written_once_however_they_came() -> None:
     assert [(row["k"], row[WEIGHT]) for row in rows] == [("a", 3)]
 
 
+def test_rows_that_add_up_to_none_are_no_table_of_a_snapshot() -> None:
+    held = Arrangement(WEIGHTED)
+    added(held, [("a", 0, 1)], [1])
+    assert len(stored(held.take_changes())) == 1
+    added(held, [("b", 0, 1)], [1])
+    added(held, [("b", 0, 1), ("a", 0, 1), ("c", 0, 1)], [-1, -1, 1])
+    added(held, [("c", 0, 1)], [-1])
+    assert stored(held.pin()) == []
+    [changes] = stored(held.take_changes())
+    assert changes.column(WEIGHT).to_pylist() == [-1]
+
+
+def test_null_is_a_key_only_where_that_is_asked_for() -> None:
+    held = Arrangement(PLAIN)
+    added(held, [(None, 1, 0), ("a", 1, 0)])
+    probing = run_of(held, table([(None, 1, 0), ("b", 1, 0)]))
+    assert list(held.probe(probing, ("k", "n"))) == []
+    [found] = held.probe(probing, ("k", "n"), null_is_key=True)
+    assert rows_of(found.partners()) == [(None, 1, 0)]
+
+
 def test_rows_without_expiry_stay() -> None:
     layout = RowsLayout(("k",), pa.schema([("k", pa.int64()), ("v", pa.float64())]))
     held = Arrangement(layout)
@@ -388,8 +469,9 @@ def test_a_row_with_odd_floats_takes_back_itself() -> None:
     assert left.schema.equals(rows.schema)
 
 
-def test_rows_that_wait_are_living_unmarked_and_of_their_time() -> None:
-    held = Arrangement(MARKED)
+@EITHER
+def test_rows_that_wait_are_living_unmarked_and_of_their_time(backend: str) -> None:
+    held = opened(MARKED, backend)
     assert held.oldest_living_us() is None
     for rows in ([("a", 1, 0), ("b", 1, 5), ("c", 1, 30)], [("d", 1, 20)], [("e", 1, 4)]):
         added(held, rows)
@@ -425,3 +507,27 @@ def test_rows_are_probed_at_once_as_far_as_they_have_few_candidates(
     assert held.rows_at_once(hot, keys) == 1, "one row cannot be divided"
     (mixed,) = table([*(("cold", n, 1) for n in range(50)), *[("hot", 0, 1)] * 9]).to_batches()
     assert held.rows_at_once(mixed, keys) == 50
+
+
+def test_rows_beyond_the_budget_are_not_in_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Goal: neither adding, nor merging, nor a snapshot holds much more than the budget."""
+    monkeypatch.setattr("laminar_core.state.kept_rows.BLOCK_BYTES", 64 * 1024)
+    monkeypatch.setattr("laminar_core.state.kept_rows.TABLE_BYTES_MAX", 1024 * 1024)
+    layout = RowsLayout(("k",), pa.schema([("k", pa.int64()), ("v", pa.binary(200))]))
+    backend = RocksBackend(tmp_path / "state", 4 * 1024 * 1024, in_memory_files=True)
+    held = Arrangement(layout, backend.shelf(layout.schema))
+    before, most = pa.total_allocated_bytes(), 0
+    values = pa.array([b"v" * 200] * 4_000, pa.binary(200))
+    for number in range(25):
+        rows = pa.table([pa.array(np.arange(4_000) + 4_000 * number), values], layout.schema)
+        held.add(held.arranged(rows, np.arange(4_000)))
+        most = max(most, pa.total_allocated_bytes() - before)
+    stored_rows = 0
+    for stored_table in held.pin().stored_tables(MAX_PARALLELISM * 4):
+        stored_rows += stored_table.num_rows
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert stored_rows == held.row_count == 100_000
+    assert most < 8 * 1024 * 1024, "of 20 MB of rows"
+    backend.close()

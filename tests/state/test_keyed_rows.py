@@ -1,8 +1,11 @@
 """Rows by key against a dictionary: totals, cuts, changes, and how much is held."""
 
 import random
+import tracemalloc
+from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,8 +13,9 @@ from hypothesis import strategies as st
 from laminar_core.aggregates.accumulators import accumulate, accumulators_of
 from laminar_core.errors import DataError
 from laminar_core.operators import agg
-from laminar_core.state.keyed_rows import KeyedRows, RowLayout, newest_rows, same_keys
+from laminar_core.state.keyed_rows import MISSING, KeyedRows, RowLayout, newest_rows, same_keys
 from laminar_core.state.window_state import KEY_GROUP, rows_of_key_groups
+from tests.state.shelves import shelf_of, stored
 
 KEYS = ("k", "n")
 NEEDED = accumulators_of([agg.sum("v"), agg.count_distinct("v")])
@@ -27,6 +31,18 @@ def partial(rows: list[Row]) -> pa.Table:
 
 
 LAYOUT = RowLayout(KEYS, NEEDED, partial([]).schema)
+
+
+def opened(backend: str) -> KeyedRows:
+    return KeyedRows(LAYOUT, shelf_of(backend, LAYOUT.schema))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_blocks() -> Iterator[None]:
+    """Let even small tables have several blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("laminar_core.state.kept_rows.BLOCK_BYTES", 80)
+        yield
 
 
 def as_model(table: pa.Table) -> dict:
@@ -46,17 +62,26 @@ def expected(history: list[Row]) -> dict:
 
 
 ROW = st.tuples(st.sampled_from(["a", "b", "", None]), st.integers(0, 3), st.integers(-3, 3))
+BACKENDS = st.sampled_from([("rocksdb", "memory"), ("memory", "rocksdb")])
 STEPS = st.lists(st.lists(ROW, max_size=8) | st.just("cut"), max_size=14)
 
 
 @settings(deadline=None, max_examples=80)
 @given(STEPS)
 def test_totals_changes_and_cuts_are_those_of_a_dictionary(steps: list) -> None:
-    """Goal: after any batches and cuts, the changes of all cuts together are the state."""
-    rows, history, changed, cuts = KeyedRows(LAYOUT), [], set(), []
+    """Goal: after any batches and cuts, the changes of all cuts together are the state.
+
+    With both backends, and they have the same segments.
+    """
+    assert cuts_of(steps, "memory") == cuts_of(steps, "rocksdb")
+
+
+def cuts_of(steps: list, backend: str) -> list[list[dict]]:
+    """Do the steps, with all checks; return the rows of each cut."""
+    rows, history, changed, cuts = opened(backend), [], set(), []
     for step in steps:
         if step == "cut":
-            changes = rows.take_changes().stored_table(8)
+            changes = stored(rows.take_changes())
             assert set(as_model(changes)) == changed
             cuts.append(changes)
             changed = set()
@@ -71,28 +96,31 @@ def test_totals_changes_and_cuts_are_those_of_a_dictionary(steps: list) -> None:
         }
         assert as_model(rows.rows()) == expected(history)
         assert len(rows) == len(expected(history))
+    return [table.to_pylist() for table in cuts]
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.lists(ROW, max_size=8), max_size=6), st.lists(ROW, max_size=8))
-def test_what_was_pinned_restores_and_goes_on(batches: list, after: list[Row]) -> None:
-    rows = KeyedRows(LAYOUT)
+@given(st.lists(st.lists(ROW, max_size=8), max_size=6), st.lists(ROW, max_size=8), BACKENDS)
+def test_what_was_pinned_restores_with_the_other_backend(
+    batches: list, after: list[Row], backends: tuple[str, str]
+) -> None:
+    rows = opened(backends[0])
     for batch in batches:
         rows.update(partial(batch))
     pinned = rows.pin()
     rows.update(partial([("a", 0, 100), ("new", 0, 100)]))
-    stored = pinned.stored_table(8)
-    assert stored.schema.equals(LAYOUT.stored_schema)
-    assert stored.column(KEY_GROUP).to_pylist() == sorted(stored.column(KEY_GROUP).to_pylist())
-    restored = [KeyedRows(LAYOUT), KeyedRows(LAYOUT)]
+    table = stored(pinned)
+    assert table.schema.equals(LAYOUT.stored_schema)
+    assert table.column(KEY_GROUP).to_pylist() == sorted(table.column(KEY_GROUP).to_pylist())
+    restored = [opened(backends[1]), opened(backends[1])]
     for half, owned in zip(restored, (range(4), range(4, 8)), strict=True):
-        half.replace(rows_of_key_groups(stored, owned))
+        half.replace(rows_of_key_groups(table, owned))
     history = [row for batch in batches for row in batch]
     assert as_model(restored[0].rows()) | as_model(restored[1].rows()) == expected(history)
     restored[0].replace(restored[1].rows())
     restored[0].update(partial(after))
     assert as_model(restored[0].rows()) == expected(history + after)
-    assert as_model(restored[0].take_changes().stored_table(8)) == expected(history + after)
+    assert as_model(stored(restored[0].take_changes())) == expected(history + after)
 
 
 def test_dead_rows_do_not_pile_up_and_parts_stay_few() -> None:
@@ -147,34 +175,60 @@ def test_keys_with_equal_hashes_are_distinguished(monkeypatch: pytest.MonkeyPatc
     assert as_model(rows.rows()) == expected(history * 2)
 
 
-def test_rows_are_found_by_their_keys_and_each_once() -> None:
-    rows, history = KeyedRows(LAYOUT), [("a", 0, 1), ("b", 0, 2), (None, 0, 3)]
-    for row in history:
+def test_rows_are_found_and_replaced_by_the_numbers_of_their_keys() -> None:
+    rows = KeyedRows(LAYOUT)
+    for row in [("a", 0, 1), ("b", 0, 2), (None, 0, 3)]:
         rows.update(partial([row]))
-    wanted = partial([("a", 0, 0), ("a", 0, 9), (None, 0, 0), ("c", 0, 0), ("b", 1, 0)])
-    found = rows.matching(pa.concat_tables([wanted, wanted]).select(["k", "n"]))
-    assert as_model(found) == expected([("a", 0, 1), (None, 0, 3)])
-    assert rows.matching(partial([]).select(["k", "n"])).num_rows == 0
+    wanted = pa.concat_tables([partial([row]) for row in [("a", 0, 5), ("c", 0, 6), (None, 0, 7)]])
+    keys = [wanted.column(key) for key in KEYS]
+    numbers = rows.numbers_of(keys)
+    assert numbers.tolist() == [0, MISSING, 2]
+    assert as_model(rows.rows_of(numbers[[2, 0]])) == expected([(None, 0, 3), ("a", 0, 1)])
+    rows.put(wanted, numbers)
+    replaced = [("a", 0, 5), ("b", 0, 2), ("c", 0, 6), (None, 0, 7)]
+    assert as_model(rows.rows()) == expected(replaced)
+    assert rows.numbers_of(keys).tolist() == [0, 3, 2]
+    assert numbers.tolist() == [0, MISSING, 2], "the caller's numbers are its own"
 
 
-def test_what_does_not_stay_is_gone_and_the_rest_is_no_change() -> None:
+def test_to_pin_rows_costs_nothing_for_each_key() -> None:
+    """Goal: a worker does not stand still for longer because it has more keys."""
+    rows = KeyedRows(LAYOUT)
+    rows.update(partial([("a", n, n) for n in range(20_000)]))
+    tracemalloc.start()
+    try:
+        pinned = [rows.pin(), rows.take_changes()]
+        assert tracemalloc.get_traced_memory()[1] < 20_000
+    finally:
+        tracemalloc.stop()
+    assert [one.hashes.size for one in pinned] == [20_000, 20_000]
+
+
+def without_n(rows: pa.Table, *, settled: bool) -> pa.Table:
+    del settled
+    return rows.filter(pc.equal(rows.column("n"), 0))
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+def test_what_does_not_stay_is_gone_and_the_rest_is_no_change(backend: str) -> None:
     """Goal: keys leave, and what counts as changed since the last cut does not change."""
     for cut_after in range(5):
-        rows, history = KeyedRows(LAYOUT), [("a", 0, 1), ("b", 1, 2), ("c", 0, 3), ("d", 1, 4)]
+        rows, history = opened(backend), [("a", 0, 1), ("b", 1, 2), ("c", 0, 3), ("d", 1, 4)]
         for number, row in enumerate(history):
             if number == cut_after:
                 rows.take_changes()
             rows.update(partial([row]))
         if cut_after == len(history):
             rows.take_changes()
-        kept = rows.retained(lambda table: table.column("n").to_numpy() == 0)
+        pinned = rows.pin()
+        rows.forget(without_n)
         staying = [row for row in history if row[1] == 0]
-        assert as_model(kept.rows()) == expected(staying)
+        assert as_model(rows.rows()) == expected(staying)
         changed = [row for row in history[cut_after:] if row[1] == 0]
-        assert as_model(kept.take_changes().stored_table(8)) == expected(changed)
-        assert as_model(rows.rows()) == expected(history), "the old one is untouched"
-        kept.update(partial([("b", 1, 7)]))
-        assert as_model(kept.rows()) == expected([*staying, ("b", 1, 7)])
+        assert as_model(stored(rows.take_changes())) == expected(changed)
+        assert as_model(stored(pinned)) == expected(history), "a snapshot is untouched"
+        rows.update(partial([("b", 1, 7)]))
+        assert as_model(rows.rows()) == expected([*staying, ("b", 1, 7)])
 
 
 def test_null_equals_null_and_nothing_else() -> None:
@@ -230,11 +284,11 @@ def test_totals_by_floats_and_structs() -> None:
     layout = RowLayout(keys, needed, partials[0].schema)
     rows, again = KeyedRows(layout), KeyedRows(layout)
     rows.update(partials[0])
-    again.replace(rows_of_key_groups(rows.pin().stored_table(8), range(8)))
+    again.replace(rows_of_key_groups(stored(rows.pin()), range(8)))
     again.update(partials[1])
     assert again.rows().column("count(*)").to_pylist() == [2, 2, 2]
-    stored = again.pin().stored_table(8)
-    both = newest_rows([rows.pin().stored_table(8), stored], keys, layout.stored_schema)
+    table = stored(again.pin())
+    both = newest_rows([stored(rows.pin()), table], keys, layout.stored_schema)
     assert both.column("count(*)").to_pylist() == [2, 2, 2]
 
 
@@ -269,7 +323,7 @@ def test_forgotten_rows_are_no_change_and_changes_stay_changes() -> None:
     rows.forget(kept)
     assert seen == {True: ["a", "c"], False: ["b", "d"]}
     assert len(rows) == 3
-    changes = rows.take_changes().stored_table(8)
+    changes = stored(rows.take_changes())
     assert sorted(changes.column("k").to_pylist()) == ["b", "d"]
     rows.replace(plain(a=7))
     assert sorted(rows.rows().column("v").to_pylist()) == [3, 4, 5, 7]

@@ -174,6 +174,68 @@ def test_rows_of_few_key_groups_are_in_small_buckets_too(
     assert counts(pane.pin().tables()) == Counter(keys.tolist())
 
 
+def stored_rows(of: Ground, keys: list[int]) -> pa.Table:
+    """The table of a checkpoint with these keys, without the start of the window."""
+    pane = Pane(50, of)
+    pane.add(rows(keys))
+    return pa.concat_tables(stored_tables([pane.pin()], of)).drop_columns([WINDOW_START])
+
+
+def test_a_restore_merges_nothing_and_fills_small_buckets(
+    backend: StateBackend, merged_rows: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panes, "_CUT_ROWS_MIN", 10)
+    of = ground(backend)
+    keys = owned_keys(of, 6_000)
+    stored = stored_rows(of, keys)
+    merged_rows.clear()
+    pane = Pane(50, of)
+    for first in range(0, 6_000, 1_500):
+        pane.restore(stored.slice(first, 1_500))
+    assert merged_rows == []
+    pinned = pane.pin()
+    assert counts(pinned.tables()) == Counter(keys)
+    # A key group of several hundred rows is a bucket of its own.
+    assert max(sum(c.row_count for c in chunks) for _, chunks in pinned.buckets) < 800
+    assert counts(pane.take_fresh().tables()) == Counter(keys)
+
+
+def test_restored_changes_follow_what_they_change(backend: StateBackend) -> None:
+    of = ground(backend)
+    keys = owned_keys(of, 3_000)
+    pane = Pane(50, of)
+    for some in (keys, keys[::3], keys[:70]):
+        pane.restore(stored_rows(of, some))
+    pane.add(rows(keys[:10]))
+    expected = Counter(keys) + Counter(keys[::3]) + Counter(keys[:70]) + Counter(keys[:10])
+    assert counts(pane.pin().tables()) == expected
+    for groups, chunks in pane.pin().buckets:
+        for chunk in chunks:
+            assert set(of.groups_of(chunk.read()).tolist()) <= set(groups)
+
+
+def test_a_stored_table_that_is_not_sorted_is_restored_as_well(backend: StateBackend) -> None:
+    of = ground(backend)
+    keys = owned_keys(of, 2_000)
+    stored = stored_rows(of, keys)
+    pane = Pane(50, of)
+    pane.restore(stored.take(pa.array(np.random.default_rng(3).permutation(stored.num_rows))))
+    assert counts(pane.pin().tables()) == Counter(keys)
+    for groups, chunks in pane.pin().buckets:
+        for chunk in chunks:
+            assert set(of.groups_of(chunk.read()).tolist()) <= set(groups)
+
+
+def test_a_restored_part_does_not_keep_the_whole_file_in_memory() -> None:
+    of = ground(MemoryBackend())
+    pane = Pane(50, of)
+    pane.restore(stored_rows(of, owned_keys(of, 4_000)))
+    tables = pane.pin().tables()
+    assert sum(table.get_total_buffer_size() for table in tables) < 2 * sum(
+        table.nbytes for table in tables
+    )
+
+
 def test_stored_tables_are_small_disjoint_and_sorted(backend: StateBackend) -> None:
     of = ground(backend)
     keys = owned_keys(of, 3_000)

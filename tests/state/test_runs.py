@@ -9,7 +9,7 @@ import pytest
 from laminar_core.codec.key_groups import key_groups_of
 from laminar_core.state import runs
 from laminar_core.state.rows_layout import RowsLayout
-from laminar_core.state.runs import Bounds, Run, arranged, hash_order, matches
+from laminar_core.state.runs import Bounds, Run, arranged, matches
 
 POINT = pa.struct([("x", pa.float32()), ("y", pa.string())])
 LAYOUT = RowsLayout(("k",), pa.schema([("k", pa.string()), ("n", pa.int64())]))
@@ -35,11 +35,6 @@ def test_rows_are_in_the_order_of_key_groups() -> None:
     groups = key_groups_of(batch, ["k"], 64).tolist()
     assert groups == sorted(groups)
     assert sorted(run.rows.column("n").to_pylist()) == list(range(1_000))
-
-
-def test_equal_halves_keep_their_order() -> None:
-    upper = np.array([2**31, 5, 2**16 + 5, 5, 0, 2**31], np.uint32)
-    assert hash_order(upper).tolist() == [4, 1, 3, 2, 0, 5]
 
 
 def test_matches_of_a_hot_key_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from laminar_core.aggregates.accumulators import ROW_COUNT
 from laminar_core.state import session_state
 from laminar_core.state.session_state import SessionLayout, SessionState
 from laminar_core.state.window_layout import TIME_TYPE
+from tests.state.shelves import stored
 
 GAP_US = 10
 SCHEMA = pa.schema(
@@ -75,14 +76,14 @@ def test_rows_behind_the_watermark_are_dropped_and_counted() -> None:
 def test_changes_are_whole_sessions_and_only_those_that_changed() -> None:
     state = SessionState(LAYOUT)
     state.add(pieces([1, 2, 3], [0, 0, 0]))
-    assert state.take_changes().stored_table(8).num_rows == 3
+    assert stored(state.take_changes()).num_rows == 3
     state.add(pieces([2], [5]))
     pinned = state.take_changes()
     state.add(pieces([2], [9]))
     assert fired(state, 11) == [(1, 0, 10, 1), (3, 0, 10, 1)]
-    assert plain(pinned.stored_table(8).drop_columns(["key_group"])) == [(2, 0, 15, 2)]
-    assert plain(state.pin().stored_table(8).drop_columns(["key_group"])) == [(2, 0, 19, 3)]
-    assert SessionState(LAYOUT).take_changes().stored_table(8).num_rows == 0
+    assert plain(stored(pinned).drop_columns(["key_group"])) == [(2, 0, 15, 2)]
+    assert plain(stored(state.pin()).drop_columns(["key_group"])) == [(2, 0, 19, 3)]
+    assert stored(SessionState(LAYOUT).take_changes()).num_rows == 0
 
 
 def test_keys_of_one_hash_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE, WINDOW_START,
 from laminar_core.state.window_state import (
     WindowState,
     merge_stored,
+    owned_rows,
     rows_of_key_groups,
     split_by_window,
 )
@@ -256,7 +257,7 @@ def test_restored_state_goes_on_where_it_was() -> None:
     fired(state, 10)
     stored = stored_table(state.pin(), layout(), 16)
     successor = WindowState(layout())
-    successor.restore([rows_of_key_groups(stored, range(16))], state.watermark_us, 3)
+    successor.restore([owned_rows(stored, range(16))], state.watermark_us, 3)
     successor.add(partial(("a", 0, 1), ("a", 10, 4)))
     assert successor.late_row_count == 4
     assert fired(successor, 20) == [("a", 10, 2, 6)]
@@ -317,7 +318,7 @@ def test_changes_of_windows_that_have_fired_are_gone() -> None:
 
 def test_restored_rows_count_as_changes() -> None:
     state = WindowState(layout())
-    state.restore([partial(("a", 0, 1))], None, 0)
+    state.restore([stored_table(opened(("a", 0, 1)).pin(), layout(), 16)], None, 0)
     assert changes(state) == [("a", 0, 1, 1)]
 
 
@@ -340,3 +341,18 @@ def test_merging_nothing_is_an_empty_table_of_the_same_columns() -> None:
 def test_rows_of_finished_panes_are_left_out(finished_us: int | None, left: int) -> None:
     rows = partial(("a", 0, 1), ("a", 10, 2), ("a", 20, 4))
     assert unexpired("", rows, finished_us).num_rows == left
+
+
+def test_owned_rows_are_not_copied_where_they_are_neighbours() -> None:
+    stored = stored_table(opened(*((str(i), 0, i) for i in range(100))).pin(), layout(), 16)
+    assert owned_rows(stored, range(16)) is stored
+    groups = stored[KEY_GROUP].to_pylist()
+    middle = owned_rows(stored, range(5, 9))
+    assert middle[KEY_GROUP].to_pylist() == [group for group in groups if 5 <= group < 9]
+    whole, part = (table["k"].chunk(0).buffers()[2].address for table in (stored, middle))
+    assert whole == part
+    shuffled = stored.take(pa.array([*range(1, 100, 2), *range(0, 100, 2)]))
+    assert sorted(owned_rows(shuffled, range(5, 9))["k"].to_pylist()) == sorted(
+        middle["k"].to_pylist()
+    )
+    assert owned_rows(stored, range(20, 30)).num_rows == 0

@@ -18,6 +18,7 @@ from laminar_core.records.manifest import (
     TriggerRecord,
 )
 from laminar_core.records.paths import Direction
+from laminar_core.store import owner as owners
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.claims import Claimant, WaitMs
 from laminar_core.store.owner import this_process
@@ -37,6 +38,11 @@ def claimant(owner: Owner | None = None, actor: str = "test") -> Claimant:
     return Claimant(
         owner or this_process(), Actor(actor, reason="to test"), "0.1.0", 1_700_000_000_000
     )
+
+
+def owner_of(pid: int) -> Owner:
+    """A process of this machine."""
+    return replace_owner(this_process(), pid=pid, pid_start_time=owners._start_time(pid) or 0)
 
 
 def elsewhere(claim_number: int = 1) -> Owner:

@@ -78,8 +78,8 @@ PARTS = HOLDERS + tuple(
 )
 
 
-def subsets() -> Iterator[tuple[Part, ...]]:
-    for size in range(1, len(PARTS) + 1):
+def subsets(size_max: int) -> Iterator[tuple[Part, ...]]:
+    for size in range(1, size_max + 1):
         yield from combinations(PARTS, size)
 
 
@@ -112,10 +112,10 @@ def test_a_log_with_all_that_names_it_has_no_findings():
     }
 
 
-@pytest.mark.parametrize("key", [None, b"k"])
-def test_no_subset_of_deletions_hides_a_record_that_anything_still_names(key):
+@pytest.mark.parametrize(("key", "size_max"), [(None, len(PARTS)), (b"k", 3)])
+def test_no_subset_of_deletions_hides_a_record_that_anything_still_names(key, size_max):
     tried, whole = 0, a_short_life(key=key)
-    for deleted in subsets():
+    for deleted in subsets(size_max):
         gone = {part.names + 1 for part in deleted if part.is_record}
         newest = still_named(deleted)
         if not any(number <= newest for number in gone):
@@ -128,7 +128,7 @@ def test_no_subset_of_deletions_hides_a_record_that_anything_still_names(key):
         assert appended.number > newest, names
         found = open_log(objects).verify(key=key).findings
         assert any(finding.kind in {"missing", "head", "changed"} for finding in found), names
-    assert tried > 1_000
+    assert tried > (1_000 if size_max == len(PARTS) else 100)
 
 
 def test_what_nothing_is_left_to_name_is_not_seen():

@@ -2,7 +2,12 @@
 
 import pytest
 
-from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    StorageUnavailable,
+)
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.jobs import job_names, newest_manifest, open_job
@@ -27,7 +32,7 @@ def test_there_must_be_one(store, tmp_path):
     uri = store.objects.uri
     with pytest.raises(ConfigurationError, match="has no job payment; its jobs: payments"):
         open_job(uri, "payment")
-    LocalObjectStore(uri).put("clicks/x", b"")
+    LocalObjectStore(uri).put("clicks/generations/x", b"")
     with pytest.raises(ConfigurationError, match="the jobs clicks, payments: choose one with --j"):
         open_job(uri, None)
     with pytest.raises(ConfigurationError, match="choose one with option job"):
@@ -39,10 +44,43 @@ def test_there_must_be_one(store, tmp_path):
 def test_what_is_no_folder_of_a_job_is_no_job(store, tmp_path):
     """A file of somebody else, and folders whose names no job can have."""
     (tmp_path / "filler").write_bytes(b"x")
-    LocalObjectStore(tmp_path).put("9/x.json", b"")
-    for stray in ("a.b/x", "-a/x", f"{'x' * 129}/x"):
-        LocalObjectStore(tmp_path).put(stray, b"")
+    objects = LocalObjectStore(tmp_path)
+    objects.put("9/audit/x.json", b"")
+    for stray in ("a.b", "-a", "x" * 129):
+        objects.put(f"{stray}/checkpoints/x", b"")
+    objects.put("holidays/checkpoints.txt", b"")
+    objects.put("holidays/rome/x", b"")
     assert job_names(store.objects.uri) == ["9", JOB]
+    with pytest.raises(ConfigurationError, match=r"has no job holidays; its jobs: 9, payments$"):
+        open_job(store.objects.uri, "holidays")
+
+
+def test_an_error_names_ten_jobs(tmp_path):
+    for number in range(12):
+        LocalObjectStore(tmp_path).put(f"job-{number:02}/generations/x", b"")
+    with pytest.raises(ConfigurationError, match="job-08, job-09 and others: choose one"):
+        open_job(str(tmp_path), None)
+
+
+def test_a_folder_that_nobody_may_look_into_is_passed_over(store, monkeypatch):
+    """As there are some in ``/tmp``; a job that is named is an error all the same."""
+    LocalObjectStore(store.objects.uri).put("private/generations/x", b"")
+    children = LocalObjectStore.children
+
+    def guarded(self: LocalObjectStore, folder: str) -> list[str]:
+        if folder == "private/":
+            raise StorageUnavailable(ErrorCode.STORE_ACCESS_DENIED, "no")
+        if folder == "broken/":
+            raise StorageUnavailable(ErrorCode.STORE_IO, "no")
+        return children(self, folder)
+
+    monkeypatch.setattr(LocalObjectStore, "children", guarded)
+    assert job_names(store.objects.uri) == [JOB]
+    with pytest.raises(StorageUnavailable):
+        open_job(store.objects.uri, "private")
+    LocalObjectStore(store.objects.uri).put("broken/generations/x", b"")
+    with pytest.raises(StorageUnavailable):
+        job_names(store.objects.uri)
 
 
 def test_the_newest_is_on_the_timeline(store):

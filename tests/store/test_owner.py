@@ -8,7 +8,7 @@ import pytest
 
 from laminar_core.store import owner as owner_module
 from laminar_core.store.owner import is_running, is_same_process, is_visible, this_process
-from tests.store.stores import elsewhere, gone, replace_owner
+from tests.store.stores import elsewhere, gone, owner_of, replace_owner
 
 
 @pytest.fixture
@@ -18,10 +18,6 @@ def child():
     process.kill()
     process.wait()
     process.stdin.close()
-
-
-def owner_of(pid: int):
-    return replace_owner(this_process(), pid=pid, pid_start_time=owner_module._start_time(pid) or 0)
 
 
 def test_this_process_is_visible_and_running():

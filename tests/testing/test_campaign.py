@@ -19,7 +19,8 @@ from laminar_core.testing.scenarios import SCENARIOS, windows_job
 from laminar_core.testing.store_disasters import STORE_KINDS
 
 CHUNK = 10
-FIRST = range(0, 200, 4 * CHUNK)
+FIRST = (0, 30, 80, 120, 160)
+"""Chunks in which every kind of disaster comes to pass."""
 SEEDS = [seed for first in FIRST for seed in range(first, first + CHUNK)]
 
 
@@ -49,7 +50,7 @@ def test_the_seeds_above_are_worth_something() -> None:
     assert {s.parallelism for s in settings} == {1, 2, 3, 4}
 
 
-@pytest.mark.parametrize("seed", [2, 5, 8])
+@pytest.mark.parametrize("seed", [9, 12, 33])
 def test_equal_seeds_are_equal_runs(seed: int) -> None:
     again = simulate_seed(seed)
     assert again == report_of(seed)

@@ -2,11 +2,16 @@
 
 import pytest
 
+from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.errors import LaminarError
 from laminar_core.operators.enrich.subtask import EnrichSubtask
 from laminar_core.plan.state_options import SnapshotMode
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.enrich_jobs import enrich_job
+from laminar_core.testing.scenarios import enrich_loop_job
 from laminar_core.testing.simulation import Simulation
+from laminar_core.testing.world import ProcessKilledError
+from laminar_core.worker.timed import TimedOperators
 from tests.testing.disturbed import disturbed
 
 
@@ -56,3 +61,28 @@ def test_event_time_that_overtakes_rows_would_make_them_late(
         assert result.rows_late or list(job.problems())
     except LaminarError:
         pass
+
+
+@pytest.mark.parametrize("budget_ms", [None, 0])
+def test_in_a_loop_rows_that_wait_keep_it_from_ending_also_after_a_crash(
+    budget_ms: int | None,
+) -> None:
+    job, workers = enrich_loop_job(3), 3
+    checkpoint = CoordinatorConfig(interval_ms=20, alignment_timeout_ms=budget_ms)
+    simulation = Simulation(job.plan, parallelism=workers, checkpoint=checkpoint, seed=workers)
+    for _ in range(2):
+        done = sum(isinstance(event, CheckpointCompleted) for event in simulation.events)
+        simulation.when(CheckpointCompleted, simulation.kill_driver, done + 1)
+        with pytest.raises(ProcessKilledError):
+            simulation.run(take_over=True)
+    assert simulation.run(take_over=True).outcome == "finished"
+    job.check()
+
+
+def test_a_loop_that_does_not_ask_for_rows_that_wait_would_end_too_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TimedOperators, "has_pending", lambda _: False)
+    job = enrich_loop_job(2)
+    with pytest.raises(LaminarError, match="rows came back to loop rounds after its end"):
+        Simulation(job.plan, parallelism=2).run()

@@ -6,6 +6,7 @@ import pytest
 
 from laminar_core.link.messages import Peer
 from laminar_core.testing.network import (
+    SILENCE_SEEN_MS,
     Network,
     SimulatedCoordinatorLink,
     SimulatedWorkerTransport,
@@ -182,3 +183,27 @@ def test_nobody_waits_in_a_simulation(world, network):
     transport = SimulatedWorkerTransport(network, COORDINATOR, 0, Process(world, "owner"))
     with pytest.raises(NotImplementedError):
         transport.wait(1)
+
+
+def test_a_silent_connection_loses_what_is_sent_until_heartbeats_are_missing(world, network):
+    reader, seen = Reader(world, network, "r"), []
+    network.send("b", "r", "before")
+    run(world)
+    network.silence("a", "r", 20_000)
+    for after_ms in range(1_000, 26_000, 5_000):
+        world.later(after_ms, lambda after_ms=after_ms: network.send("a", "r", after_ms))
+        world.later(after_ms, lambda: network.send("b", "r", "others"))
+        world.later(after_ms, lambda: seen.append(network.connections("r", 2)))
+    world.run_until(lambda: False, 30_000)
+    assert [n for n in reader.read if n != "others"] == ["before", 11_000, 16_000, 21_000]
+    assert reader.read.count("others") == 5
+    assert [(c.open, c.established) for c in seen] == [(2, 2), (2, 2), (1, 2), (1, 2), (2, 3)]
+    assert world.now_ms > 20_000
+
+
+def test_a_short_silence_is_over_once_heartbeats_are_missing(world, network):
+    Reader(world, network, "r")
+    network.silence("a", "r", 100)
+    world.run_until(lambda: False, SILENCE_SEEN_MS + 1)
+    connections = network.connections("r", 1)
+    assert (connections.open, connections.closed, connections.established) == (1, 1, 2)

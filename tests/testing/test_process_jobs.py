@@ -65,13 +65,14 @@ def test_timers_that_fire_again_after_a_restore_would_be_noticed(
         return take_changes(table)
 
     monkeypatch.setattr(TimerTable, "take_changes", without_mark)
-    problems: list[str] = []
-    for seed in SEEDS:
-        try:
-            problems += run("process", seed=seed).problems()
-        except LaminarError as error:
-            problems.append(str(error))
-    assert any("ValueError" in problem for problem in problems), problems
+    assert any("ValueError" in problem for seed in SEEDS for problem in problems_of(seed))
+
+
+def problems_of(seed: int) -> list[str]:
+    try:
+        return list(run("process", seed=seed).problems())
+    except LaminarError as error:
+        return [str(error)]
 
 
 def test_values_that_live_for_ever_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

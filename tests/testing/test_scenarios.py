@@ -15,4 +15,4 @@ def test_two_equal_jobs_have_ledgers_of_their_own_and_one_fingerprint(name):
 
 def test_only_jobs_whose_answer_depends_on_the_workers_and_loops_are_not_rescaled():
     fixed = {name for name, build in SCENARIOS.items() if not build(2).rescales}
-    assert fixed == {"broadcast", "broadcast-keyed", "loop"}
+    assert fixed == {"broadcast", "broadcast-keyed", "loop", "enrich-loop"}

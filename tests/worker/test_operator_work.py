@@ -19,6 +19,14 @@ def test_an_operator_counts_the_rows_it_takes_and_passes_on() -> None:
     assert work(bench)["sum"].busy_ms == 70
 
 
+def test_an_operator_counts_what_expired_in_its_state() -> None:
+    bench = Bench(inputs=1)
+    assert work(bench)["sum"].rows_expired == 0
+    [(_, operator)] = bench.task.parts.operators
+    vars(operator)["expired_row_count"] = 7
+    assert work(bench)["sum"].rows_expired == 7
+
+
 def test_batches_wait_at_the_first_operator_of_a_vertex() -> None:
     bench = Bench(inputs=2)
     bench.arrive(0, rows(1), Watermark(5), rows(2))

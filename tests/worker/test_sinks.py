@@ -132,3 +132,17 @@ def test_a_restored_sink_commits_nothing_a_second_time() -> None:
     after = CommittingSink(NumberedFiles())
     after.restore([before.snapshot(CheckpointId(1))()])
     assert files(after.snapshot(CheckpointId(2))()) == []
+
+
+def test_event_time_and_columns_are_recorded_with_the_rows_before_the_cut() -> None:
+    sink = CommittingSink(NumberedFiles(), (("value", "int64"),))
+    sink.write(ROW)
+    sink.time.advance(5)
+    pending = sink.snapshot(CheckpointId(1))
+    sink.time.advance(9)
+    recorded = pending().properties
+    assert recorded["output_watermark_us"] == 5
+    assert recorded["output_columns"] == [["value", "int64"]]
+    after = CommittingSink(NumberedFiles())
+    after.restore([pending()])
+    assert after.snapshot(CheckpointId(2))().properties["output_watermark_us"] == 5

@@ -15,6 +15,7 @@ from laminar_core.protocol.unaligned import InFlightChannelData, QueueId
 from laminar_core.records.limits import TIME_US_MIN
 from laminar_core.records.manifest import EdgeRef
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from laminar_core.worker import snapshots
 from laminar_core.worker.inflight import Captured, Queue
 from laminar_core.worker.segments import SegmentWriter
 from laminar_core.worker.snapshots import (
@@ -34,12 +35,12 @@ ROWS = pa.table({"key": ["a", "b"], "value": [1, 2]})
 class Writer:
     """A writer whose background runs when the test says so."""
 
-    def __init__(self, *faults: Fault, compression=None) -> None:
+    def __init__(self, *faults: Fault, compression=None, files=None) -> None:
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
         self.background, self.wakes = Background(), 0
         self.segments = SegmentWriter(self.store, Generation(1), 1, StateOptions(), self.background)
         self.writer = SnapshotWriter(
-            self.segments, self.background, ManualClock(), self._wake, compression
+            self.segments, self.background, ManualClock(), self._wake, compression, files
         )
 
     def _wake(self) -> None:
@@ -269,6 +270,66 @@ def test_in_flight_data_that_cannot_be_encoded_is_more_than_a_lost_checkpoint():
     broken = InFlightChannelData(CheckpointId(3), QueueId("input", 0), (object(),), 0, last=True)
     writer.writer.capture("v", queue(), broken)
     assert isinstance(writer.results()[0], NotFinished)
+
+
+@pytest.fixture
+def files(monkeypatch) -> Background:
+    """The threads that write the files of queues: they do it when somebody waits for them."""
+    background = Background()
+    monkeypatch.setattr(snapshots, "wait", lambda _: background.run())
+    return background
+
+
+def test_files_of_queues_are_written_while_state_is(files):
+    writer = Writer(files=files)
+    for number in (0, 1):
+        writer.writer.capture("v", queue(number), piece(number, number=number, last=True))
+    writer.submit(3, window=Snapshot.of([ROWS]))
+    assert [type(result) for result in writer.results()] == [Written]
+    assert len(files.queue) == 2
+    files.run()
+    assert [values(writer, result) for result in writer.results()] == [[0], [1]]
+    assert writer.wakes == 3
+
+
+@pytest.mark.parametrize("next_part", ["state", "queue"])
+def test_nothing_of_another_checkpoint_is_written_before_they_are(files, next_part):
+    writer = Writer(files=files)
+    writer.writer.capture("v", queue(), piece(1, last=True))
+    writer.results()
+    if next_part == "state":
+        writer.submit(4, window=Snapshot.of([ROWS]))
+    else:
+        writer.writer.capture("v", queue(), piece(2, checkpoint_id=4, last=True))
+    found = writer.results()
+    files.run()
+    found += writer.results()
+    assert isinstance(found[0], InflightWritten)
+    assert found[0].checkpoint_id == 3
+    written = [key for verb, key in writer.store.objects.calls if verb == "put_if_absent"]
+    assert "0000000003" in written[0]
+    assert "0000000004" in written[1]
+
+
+def test_a_discard_is_done_when_no_file_is_being_written_and_those_that_wait_are_left_out(files):
+    writer = Writer(files=files)
+    writer.writer.capture("v", queue(), piece(1, last=True))
+    writer.results()
+    writer.writer.discard(CheckpointId(3))
+    assert writer.writer.given_up == 1
+    assert writer.results() == []
+    assert writer.writer.given_up == 0
+    assert len(files.queue) == 0
+    assert writer.store.objects.list("") == []
+
+
+def test_a_queue_whose_file_another_thread_could_not_write_declines_the_checkpoint(files):
+    writer = Writer(Fault("put_if_absent", Effect.FAIL, last=2), files=files)
+    for number in (0, 1):
+        writer.writer.capture("v", queue(number), piece(number, number=number, last=True))
+    writer.results()
+    files.run()
+    assert [type(result) for result in writer.results()] == [NotWritten, InflightWritten]
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])

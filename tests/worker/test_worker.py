@@ -7,6 +7,7 @@ import pytest
 
 from laminar_core.connectors.discovery import first_splits
 from laminar_core.errors import (
+    BrokenLink,
     ConfigurationError,
     CorruptCheckpointError,
     DataError,
@@ -19,9 +20,11 @@ from laminar_core.host.calls import ThreadCalls
 from laminar_core.host.clock import ManualClock
 from laminar_core.link.messages import (
     Abort,
+    Begin,
     Cancel,
     Completed,
     Finish,
+    GreetingsMissing,
     Peer,
     Peers,
     Ping,
@@ -33,12 +36,15 @@ from laminar_core.link.messages import (
     WorkerFailed,
 )
 from laminar_core.link.transport import CoordinatorAddress
+from laminar_core.link.versions import own_versions
+from laminar_core.link.wire import FrameKind, Header, decode_header
 from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.protocol.greetings import GREETING_INTERVAL_MS
 from laminar_core.protocol.types import DeclineCause, Generation
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from laminar_core.worker.deployment import Deployment
+from laminar_core.worker.deployment import COORDINATOR_SILENCE_MS, Deployment
 from laminar_core.worker.snapshots import BackgroundThreads
-from laminar_core.worker.worker import COORDINATOR_SILENCE_MAX_MS, Phase, Worker
+from laminar_core.worker.worker import Phase, Worker
 from tests.driver.hosts import Background, WorkerLink
 from tests.simulated.simulated_jobs import Job, collect_job, normal, rows_of, windows_job
 from tests.store.stores import open_job
@@ -49,7 +55,7 @@ GENERATION = 4
 class Bench:
     """A worker that runs the whole job alone."""
 
-    def __init__(self, job: Job | None = None, *faults: Fault) -> None:
+    def __init__(self, job: Job | None = None, *faults: Fault, **changes: Any) -> None:
         self.job = job or windows_job(1)
         self.link, self.background, self.clock = WorkerLink(), Background(), ManualClock()
         plan = self.job.plan
@@ -63,6 +69,7 @@ class Bench:
             restored=None,
             claim_sha256=None,
             splits={node.operator_id: first_splits(node.source) for node in plan.sources()},
+            **changes,
         )
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
         threads = BackgroundThreads(self.background, self.background, ThreadCalls())
@@ -71,11 +78,19 @@ class Bench:
     def start(self) -> "Bench":
         self.worker.start("here")
         self.worker.register(pid=1, host="here")
-        self.hear(Peers(generation=GENERATION, peers=(Peer(endpoint="ipc://me", public_key=""),)))
+        self.hear(
+            Peers(generation=GENERATION, peers=(Peer(endpoint="ipc://me", public_key=""),)),
+            Begin(generation=GENERATION),
+        )
         return self
 
     def hear(self, *messages: Any) -> None:
         self.link.arrive(*messages)
+        self.worker.run_once()
+
+    def greeted_by(self, sender: int) -> None:
+        header = Header(GENERATION, 0, sender, 0, FrameKind.GREETING, 0)
+        self.link.data.append((header.encode(), b""))
         self.worker.run_once()
 
     def trigger(self, checkpoint_id: int) -> None:
@@ -126,6 +141,58 @@ class TestStart:
         assert bench.worker.phase is Phase.REGISTERING
         assert bench.said(Progress)[0].rows_in == 0
 
+    def test_it_greets_the_others_and_reads_nothing_before_it_may_begin(self):
+        bench = Bench()
+        bench.worker.start("here")
+        bench.worker.register(pid=7, host="here")
+        peers = [Peer(endpoint=f"ipc://{n}", public_key="") for n in range(3)]
+        bench.hear(Peers(generation=GENERATION, peers=tuple(peers)))
+        greetings = [
+            (peer, decode_header(header).kind, decode_header(header).receiver)
+            for peer, header, _ in bench.link.frames
+        ]
+        assert greetings == [(1, FrameKind.GREETING, 1), (2, FrameKind.GREETING, 2)]
+        bench.greeted_by(2)
+        bench.turn(5)
+        assert bench.said(GreetingsMissing) == []
+        bench.greeted_by(1)
+        assert [report.senders for report in bench.said(GreetingsMissing)] == [()]
+        bench.turn(5)
+        assert bench.worker.phase is Phase.GREETING
+        assert bench.worker.wiring.counts().rows_in == 0
+        bench.hear(Begin(generation=GENERATION))
+        bench.greeted_by(1)
+        bench.turn(3)
+        assert bench.worker.wiring.counts().rows_in > 0
+        assert len(bench.said(GreetingsMissing)) == 1
+
+    def test_a_greeting_is_repeated_and_the_missing_ones_are_reported(self):
+        bench = Bench()
+        bench.worker.start("here")
+        peers = [Peer(endpoint=f"ipc://{n}", public_key="") for n in range(3)]
+        bench.hear(Peers(generation=GENERATION, peers=tuple(peers)))
+        bench.greeted_by(1)
+        bench.clock.wait_ms(GREETING_INTERVAL_MS)
+        bench.turn(2)
+        assert [peer for peer, _, _ in bench.link.frames] == [1, 2, 1, 2]
+        assert [report.senders for report in bench.said(GreetingsMissing)] == [(2,)]
+
+    @pytest.mark.parametrize(
+        ("changes", "named"),
+        [
+            ({"laminar": "0.0.1"}, "and the driver 0.0.1"),
+            ({"python": "3.99.1"}, "and the driver 3.99.1"),
+            ({"pyarrow": "999.0.0"}, "and the driver 999.0.0"),
+        ],
+    )
+    def test_it_restores_nothing_with_other_versions_than_the_drivers(self, changes, named):
+        bench = Bench(versions=own_versions().model_copy(update=changes))
+        with pytest.raises(ConfigurationError, match="host here has") as caught:
+            bench.worker.start("here")
+        assert caught.value.code is ErrorCode.VERSIONS_DIFFER
+        assert named in str(caught.value)
+        assert not bench.worker.wiring.tasks
+
     def test_peers_set_it_off(self, bench):
         assert bench.worker.phase is Phase.RUNNING
         assert bench.link.peers == ["ipc://me"]
@@ -140,7 +207,7 @@ class TestStart:
 
 class TestSilence:
     def test_a_coordinator_that_says_nothing_is_dead(self, bench):
-        bench.clock.wait_ms(COORDINATOR_SILENCE_MAX_MS)
+        bench.clock.wait_ms(COORDINATOR_SILENCE_MS)
         bench.turn()
         bench.clock.wait_ms(1)
         with pytest.raises(FencedError, match="no message from the coordinator for 15000 ms"):
@@ -148,13 +215,13 @@ class TestSilence:
 
     def test_any_word_keeps_it_alive(self, bench):
         for _ in range(5):
-            bench.clock.wait_ms(COORDINATOR_SILENCE_MAX_MS - 1)
+            bench.clock.wait_ms(COORDINATOR_SILENCE_MS - 1)
             bench.hear(Ping(generation=GENERATION))
 
     def test_a_long_restore_is_not_silence(self):
         bench = Bench()
         bench.worker.start("here")
-        bench.clock.wait_ms(10 * COORDINATOR_SILENCE_MAX_MS)
+        bench.clock.wait_ms(10 * COORDINATOR_SILENCE_MS)
         bench.worker.register(pid=1, host="here")
         bench.turn()
 
@@ -322,3 +389,11 @@ class TestEnd:
         bench.worker.failed(error)
         (failed,) = bench.said(WorkerFailed)
         assert (failed.code, failed.reason, failed.restart_helps) == (code, reason, restart_helps)
+        assert failed.links == ()
+
+    def test_connections_that_stayed_away_are_named_in_fields(self, bench):
+        link = BrokenLink(sender=1, sender_host="b", receiver=0, receiver_host="a")
+        made, parts = LinkBrokenError(ErrorCode.LINK_BROKEN, "silent", (link,)).__reduce__()
+        bench.worker.failed(made(*parts))  # As Spark carries it.
+        (failed,) = bench.said(WorkerFailed)
+        assert (failed.reason, failed.links) == ("silent", (link,))

@@ -74,7 +74,7 @@ def commands(honest: HonestStore, place: Path) -> list[list[str]]:
         ["audit", "verify"],
         ["audit", "show", "1"],
         ["control", "list"],
-        ["drills"],
+        ["drills", "list"],
         ["retention", "status"],
         ["retention", "plan", "--keep-last", "1", "--history-keep", "1", "--verify"],
     ]

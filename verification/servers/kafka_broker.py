@@ -5,10 +5,11 @@ internal partitions, retention that acts at once, and only topics that were crea
 """
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -16,6 +17,7 @@ from typing import Self
 from laminar_core.host.clock import SystemClock
 from laminar_core.spark.jvm import ensure_java
 from verification.servers.certificates import make_certificates
+from verification.servers.class_archives import archive_options, formatted_store
 from verification.servers.secured_listener import secured_settings
 
 HOST = "127.0.0.1"
@@ -61,9 +63,10 @@ class KafkaBroker:
         settings: more lines of ``server.properties``.
         beside: the first broker of a cluster, if this one is its second, without a controller.
         secured: whether it has one more listener, with TLS, passwords and rights.
+        jvm_options: more options of its JVM; None: those that use the archive of its classes.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a configuration, by keyword
         self,
         jars: Path,
         folder: Path,
@@ -72,11 +75,16 @@ class KafkaBroker:
         *,
         beside: Self | None = None,
         secured: bool = False,
+        jvm_options: Sequence[str] | None = None,
     ) -> None:
-        self._jars = jars
+        self._jars = jars.resolve()  # An archive belongs to one way of writing the path.
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self._java = str(ensure_java() / "bin" / "java")
+        java_home = ensure_java()
+        self._java = str(java_home / "bin" / "java")
+        self._tool_options = archive_options("kafka", java_home, self._jars)
+        self._jvm_options = self._tool_options if jvm_options is None else jvm_options
+        self._is_first = beside is None
         self._port, controller, self.proxied_port, secured_port = free_ports(4)
         self.controller_port = controller if beside is None else beside.controller_port
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,12 +133,10 @@ class KafkaBroker:
         Raises:
             RuntimeError: it ended, or did not start in time; the message has the end of its log.
         """
-        if not (self._folder / "log").exists():
-            settings = str(self._settings)
-            self._run("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", settings)
+        self.format()
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - its own words
-                self._command("kafka.Kafka", str(self._settings)),
+                self._command("kafka.Kafka", str(self._settings), options=self._jvm_options),
                 stdout=log,
                 stderr=log,
                 cwd=self._folder,
@@ -142,6 +148,21 @@ class KafkaBroker:
                 self.kill()
                 raise RuntimeError(f"the broker did not start: {self._end_of_log()}")
             clock.wait_ms(50)
+
+    @property
+    def store(self) -> Path:
+        """The folder with its data."""
+        return self._folder / "log"
+
+    def format(self) -> None:
+        """Make its store, if there is none: a JVM does it, or it is copied."""
+        if self.store.exists():
+            return
+        if self._is_first and formatted_store(self._jars).is_dir():
+            shutil.copytree(formatted_store(self._jars), self.store)
+            return
+        settings = str(self._settings)
+        self._run("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", settings)
 
     def kill(self) -> None:
         """End it as ``kill -9`` does; nothing if it does not run."""
@@ -191,13 +212,16 @@ class KafkaBroker:
             self._process.wait()
             self._process = None
 
-    def _command(self, main: str, *words: str) -> list[str]:
-        classpath = str(self._jars / "*")
-        return [self._java, *_JVM, "-cp", classpath, main, *words]
+    def _command(self, main: str, *words: str, options: Sequence[str] = ()) -> list[str]:
+        classpath = ":".join(map(str, sorted(self._jars.glob("*.jar"))))
+        return [self._java, *_JVM, *options, "-cp", classpath, main, *words]
 
     def _run(self, main: str, *words: str) -> None:
         done = subprocess.run(  # noqa: S603 - its own words
-            self._command(main, *words), capture_output=True, text=True, check=False
+            self._command(main, *words, options=self._tool_options),
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             raise RuntimeError(f"{main} failed: {(done.stderr or done.stdout)[-2000:]}")

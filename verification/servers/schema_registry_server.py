@@ -5,6 +5,7 @@ the same broker have the same schemas, and a registry that was killed has lost n
 """
 
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Self
 
 from laminar_core.host.clock import SystemClock
 from laminar_core.spark.jvm import ensure_java
+from verification.servers.class_archives import archive_options
 from verification.servers.kafka_broker import HOST, free_ports
 
 START_SECONDS_MAX = 180
@@ -28,16 +30,23 @@ class SchemaRegistryServer:
         jars: the folder of jars that ``make servers`` fills.
         folder: where its log goes; made if it is not there.
         bootstrap: host and port of the broker.
+        jvm_options: more options of its JVM; None: those that use the archive of its classes.
     """
 
-    def __init__(self, jars: Path, folder: Path, bootstrap: str) -> None:
-        self._jars = jars
+    def __init__(
+        self, jars: Path, folder: Path, bootstrap: str, jvm_options: Sequence[str] | None = None
+    ) -> None:
+        self._jars = jars.resolve()  # An archive belongs to one way of writing the path.
         self._bootstrap = bootstrap
         self._process: subprocess.Popen[bytes] | None = None
         (self.port,) = free_ports(1)
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / "server.log"
-        self._java = str(ensure_java() / "bin" / "java")
+        java_home = ensure_java()
+        self._java = str(java_home / "bin" / "java")
+        if jvm_options is None:
+            jvm_options = archive_options("registry", java_home, self._jars)
+        self._jvm_options = jvm_options
 
     @property
     def address(self) -> str:
@@ -76,6 +85,13 @@ class SchemaRegistryServer:
             self._process.wait()
             self._process = None
 
+    def stop(self) -> None:
+        """End it in good order."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+            self._process = None
+
     def _command(self) -> list[str]:
         (program,) = self._jars.glob("*-runner.jar")
         settings = {
@@ -86,7 +102,7 @@ class SchemaRegistryServer:
             "apicurio.kafkasql.consumer.poll.timeout": _POLL_MS,
         }
         given = [f"-D{name}={value}" for name, value in settings.items()]
-        return [self._java, *_JVM, *given, "-jar", str(program)]
+        return [self._java, *_JVM, *self._jvm_options, *given, "-jar", str(program)]
 
     def _answers(self) -> bool:
         connection = HTTPConnection(HOST, self.port, timeout=10)

@@ -6,7 +6,6 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from laminar_core.connectors.files.places import FileStat, Place, counts, place_
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.csv_lines import CsvFormat
 from laminar_core.connectors.formats.messages import InputFormat
+from laminar_core.connectors.locations import checked_location
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject
 from laminar_core.state.splits import skipped, split_table
@@ -76,10 +76,7 @@ class FileSource(Source):
     ordered: bool = False
 
     def __post_init__(self) -> None:
-        text = os.fspath(self.path)
-        is_remote = text.startswith("s3://")
-        if "://" in text and not is_remote:
-            raise _invalid(f"{text!r}: give a path, or a URI such as s3://bucket/prefix")
+        object.__setattr__(self, "path", checked_location(self.path))
         if isinstance(self.format, ArrowIpcFormat):
             raise _invalid("files are JSON, CSV, raw or Parquet: Arrow IPC has no lines")
         if self.header and not isinstance(self.format, CsvFormat):
@@ -100,8 +97,6 @@ class FileSource(Source):
                 ErrorCode.WRONG_SCHEMA, "columns and partitions need different names"
             )
         _ = self.contents  # Refuse now what cannot be read later.
-        # Workers may run in another directory than the driver.
-        object.__setattr__(self, "path", text if is_remote else str(Path(text).absolute()))
 
     def describe(self) -> JsonObject:
         """Return what decides which rows there are; the size of batches may change."""

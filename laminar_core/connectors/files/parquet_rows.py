@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from laminar_core.connectors.base import SourceBatch
+from laminar_core.connectors.files.arrow_file import ArrowFile
 from laminar_core.connectors.files.places import FileStat, OpenFile
 from laminar_core.connectors.parquet_files import as_type, dictionary_columns, skip_rows
 from laminar_core.errors import DataError, ErrorCode
@@ -40,7 +41,7 @@ class ParquetRows:
 
     def open(self, file: OpenFile, found: FileStat, position: int) -> "_RowsOfFile":
         """See ``Contents.open``."""
-        source = pa.PythonFile(_Whole(file, found.size_bytes), "r")
+        source = pa.PythonFile(ArrowFile(file, found.size_bytes), "r")
         footer = pq.read_metadata(source)
         _check_columns(found.name, footer.schema.to_arrow_schema(), self.schema)
         parquet = pq.ParquetFile(
@@ -58,7 +59,7 @@ def columns_of(file: OpenFile, found: FileStat) -> pa.Schema:
     Raises:
         OSError, pyarrow.ArrowException: its footer cannot be read.
     """
-    footer = pq.read_metadata(pa.PythonFile(_Whole(file, found.size_bytes), "r"))
+    footer = pq.read_metadata(pa.PythonFile(ArrowFile(file, found.size_bytes), "r"))
     stored = footer.schema.to_arrow_schema()
     return pa.schema([(field.name, _values(field.type)) for field in stored])
 
@@ -110,36 +111,6 @@ class _RowsOfFile:
             if not field.nullable and column.null_count:
                 raise OSError(f"{field.name} is null in a row, and must not be")
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-
-class _Whole:
-    """A file for Arrow, which cannot close it; every read returns all bytes that were asked for."""
-
-    closed = False
-
-    def __init__(self, file: OpenFile, size_bytes: int) -> None:
-        self._file = file
-        self._size_bytes = size_bytes
-        self._position = 0
-
-    def read(self, size: int) -> bytes:
-        self._file.seek(self._position)
-        parts: list[bytes] = []
-        while size > 0 and (part := self._file.read(size)):
-            parts.append(part)
-            size -= len(part)
-            self._position += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def seek(self, position: int, whence: int = 0) -> int:
-        self._position = position + (0, self._position, self._size_bytes)[whence]
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def close(self) -> None:
-        """Leave it open."""
 
 
 def _check_columns(name: str, stored: pa.Schema, wanted: pa.Schema) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from laminar_core.connectors.formats.line_blocks import BinaryFile
+from laminar_core.connectors.locations import is_bucket
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.host.extras import needs_extra
 
@@ -85,7 +86,7 @@ def place_at(path: str) -> Place:
         ConfigurationError: a URI that is not supported.
         MissingExtraError: an ``s3://`` URI, and boto3 is not installed.
     """
-    if path.startswith("s3://"):
+    if is_bucket(path):
         with needs_extra("s3", "s3:// files"):  # Imported here, because boto3 starts slowly.
             from laminar_core.connectors.files.s3_place import S3Place  # noqa: PLC0415
         return S3Place(path)

@@ -161,9 +161,14 @@ def offsets_asked_for(start: Mapping[str, int], bounds: Mapping[Place, Bounds]) 
         if offset is None:
             raise _invalid(f"start has no offset for {name}: name every partition")
         if not range_.low <= offset <= range_.end:
+            remedy = (
+                "the messages before are gone, so give one of these offsets, or begin at earliest"
+                if offset < range_.low
+                else "give one of these offsets, or begin at latest"
+            )
             raise _invalid(
                 f"start has offset {offset} for {name}, which has offsets {range_.low} to "
-                f"{range_.end}"
+                f"{range_.end}: {remedy}"
             )
         offsets[topic, partition] = offset
     if given:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +16,7 @@ from laminar_core.connectors.formats.raw import RawFormat
 from laminar_core.connectors.kafka.connection import KafkaConnection
 from laminar_core.connectors.kafka.metadata import Metadata, with_metadata
 from laminar_core.connectors.kafka.partitions import Loss, Start
+from laminar_core.connectors.kafka.start_text import start_of
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.host.clock import SystemClock
 from laminar_core.host.extras import needs_extra
@@ -164,6 +165,17 @@ class KafkaSource(Source):
     def decoder(self) -> Decoder:
         """Return the decoder of values."""
         return self.format.decoder(self.columns)
+
+    def starting_at(self, position: str) -> "KafkaSource":
+        """Return the same source with another ``start``.
+
+        ``position``: ``earliest``, ``latest``, a time in ISO 8601 with a zone, or the offset of
+        each partition as a JSON object, ``{"payments/0": 120}``.
+
+        Raises:
+            ConfigurationError: it is none of these (INVALID_OPTION).
+        """
+        return replace(self, start=start_of(position))
 
     def discovery(self) -> "PartitionSearch":
         """Return the search for partitions; one with an end does not look for more."""

@@ -12,18 +12,14 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from laminar_core.connectors.base import (
-    Discovery,
-    Gap,
-    Reading,
     Sink,
     SinkWriter,
-    Source,
     SourceBatch,
     SourceReader,
-    SplitStatus,
     accepted_by,
 )
 from laminar_core.connectors.outlook import Promise
+from laminar_core.connectors.stand_in import StandInReader, StandInSource
 from laminar_core.operators.base import (
     AnySpec,
     IncrementalSubtask,
@@ -271,43 +267,24 @@ def _without_proof(snapshot: Snapshot) -> Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundedSource(Source):
-    """Gives a few batches of another source, and then nothing more, without an end."""
+class BoundedSource(StandInSource):
+    """Gives a few batches of another source, and then nothing more, without an end.
 
-    source: Source
+    It has the gaps of the source: a drill fails where a start would be refused.
+    """
+
     batches_max: int
-
-    def describe(self) -> JsonObject:
-        """Return the source's description, so that the position fits."""
-        return self.source.describe()
-
-    def schema(self) -> pa.Schema:
-        """Return the source's schema."""
-        return self.source.schema()
-
-    @property
-    def reading(self) -> Reading:
-        """Return the source's way of reading."""
-        return self.source.reading
-
-    def discovery(self) -> Discovery:
-        """Return the source's discovery; it only reads."""
-        return self.source.discovery()
-
-    def gaps(self, splits: pa.Table) -> Sequence[Gap]:
-        """Return the source's gaps: a drill fails where a start would be refused."""
-        return self.source.gaps(splits)
 
     def open(self, splits: pa.Table) -> "BoundedReader":
         """Open the source at the checkpoint's position."""
         return BoundedReader(self.source.open(splits), self.batches_max)
 
 
-class BoundedReader(SourceReader):
-    """A reader limited to a few batches."""
+class BoundedReader(StandInReader):
+    """A reader limited to a few batches; the limit does not count as an end."""
 
     def __init__(self, reader: SourceReader, batches_max: int) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._left = batches_max
 
     def poll(self, rows_max: int) -> SourceBatch | None:
@@ -315,27 +292,6 @@ class BoundedReader(SourceReader):
         batch = self._reader.poll(rows_max) if self._left > 0 else None
         self._left -= batch is not None
         return batch
-
-    @property
-    def finished(self) -> bool:
-        """Whether the source itself has ended; the limit does not count as an end."""
-        return self._reader.finished
-
-    def add(self, splits: pa.Table) -> None:
-        """Add splits to the source's reader."""
-        self._reader.add(splits)
-
-    def status(self) -> Sequence[SplitStatus]:
-        """Return the status of the source's splits."""
-        return self._reader.status()
-
-    def position(self) -> pa.Table:
-        """Return the source's position."""
-        return self._reader.position()
-
-    def close(self) -> None:
-        """Close the source's reader."""
-        self._reader.close()
 
 
 # --- sinks ----------------------------------------------------------------------------------------

@@ -2,26 +2,25 @@
 
 State belongs to positions and to output. So what is reset with an operator is all that hangs
 together with it: the sources above it, all that these feed, the sources above that, and so on. Of
-each of these sources a person says where it is read from, and the output of all of these sinks is
+each of these sources a person states where it is read from, and the output of all of these sinks is
 withdrawn. Whatever does not hang together with it goes on as if nothing were.
 
 The decision is in the base of the generation, because output is withdrawn after that: a driver that
 dies before its first checkpoint has a successor that comes to the same checkpoint.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from laminar_core.driver.recovery.inserting import arranged
 from laminar_core.driver.recovery.rechaining import vertices_of
 from laminar_core.driver.recovery.renaming import Rename
+from laminar_core.driver.recovery.stated_positions import BEGINNING, ResetFrom
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.plan.plan import Plan
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.records.partial_reset import PartialReset
-
-_BEGINNING = "=beginning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,8 @@ class PartReset:
     """Earlier generations that decided this, or a part of it."""
     decided: tuple[str, ...] = ()
     """The operators that earlier generations have reset."""
+    positions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Where sources are read from, other than from their beginning."""
 
     def lines(self) -> list[str]:
         """Return a report with one line per fact."""
@@ -49,48 +50,38 @@ class PartReset:
         lines = [f"a part begins anew {why}; the rest continues from {self.checkpoint_id}"]
         if rest:
             lines.append(f"reset as well, because they hang together: {', '.join(rest)}")
-        lines += [f"{source}: read again from its beginning" for source in self.sources]
+        places = ((one, self.positions.get(one, f"its {BEGINNING}")) for one in self.sources)
+        lines += [f"{source}: read again from {place}" for source, place in places]
         return lines + [f"{sink}: all of its output is withdrawn" for sink in self.sinks]
 
     def record(self) -> PartialReset:
         """Return what the base of the generation says."""
-        return PartialReset(operators=self.operators)
-
-
-def parse_reset_from(text: str) -> str:
-    """Return the source of ``SOURCE=beginning``.
-
-    >>> parse_reset_from("payments=beginning")
-    'payments'
-
-    Raises:
-        ConfigurationError: it has another form (INVALID_OPTION).
-    """
-    source = text.removesuffix(_BEGINNING)
-    if not source or source == text or "=" in source:
-        raise _invalid(f"{text!r} says of no source where it is read from: give SOURCE=beginning")
-    return source
+        return PartialReset(operators=self.operators, positions=dict(self.positions))
 
 
 def part_to_reset(
-    manifest: CheckpointManifest,
+    manifest: CheckpointManifest | None,
     plan: Plan,
     operators: Sequence[str],
-    sources: Collection[str],
+    reset_from: Sequence[ResetFrom],
     renames: Iterable[object] = (),
 ) -> PartReset | None:
-    """Return the part that hangs together with these operators; None if that is everything.
+    """Return the part that hangs together with these operators; None if all of it begins anew.
 
-    ``manifest``: with the names of the pipeline. ``sources``: the user says that they are
-    read again.
+    ``manifest``: with the names of the pipeline. ``reset_from``: the user says that these sources
+    are read again, and from where.
 
     Raises:
-        ConfigurationError: there is no such operator, or a source is missing, or is of another part
-            (INVALID_OPTION).
+        ConfigurationError: there is no such operator, or a source is missing, has two positions or
+            is of another part, or has a position and everything is reset (INVALID_OPTION).
         IncompatibleStateError: output of a sink that is gone cannot be withdrawn, or it is unknown
             what a source fed that is gone (OPERATORS_CHANGED).
     """
+    if manifest is None or not reset_from:
+        require_no_position(reset_from)
+        return None
     known = {*plan.operator_ids(), *manifest.parallelism}
+    sources = [one.source for one in reset_from]
     if unknown := sorted({*operators, *sources} - known):
         raise _invalid(
             f"there is no operator {', '.join(unknown)} to reset; there are: "
@@ -99,11 +90,29 @@ def part_to_reset(
     part = hanging_together(manifest, plan, operators)
     _require_sources(plan, part, operators, sources)
     if set(plan.operator_ids()) <= part:
+        require_no_position(reset_from)
         return None
     _require_sinks(manifest, plan, part)
     _require_known_sources(manifest, plan, operators)
     before = {one.before for one in renames if isinstance(one, Rename) and one.now in part}
-    return _part(manifest, plan, part | before, named=tuple(operators))
+    found = _part(manifest, plan, part | before, named=tuple(operators))
+    positions = {s: position for s, position in reset_from if position != BEGINNING}
+    return replace(found, positions=positions)
+
+
+def require_no_position(reset_from: Iterable[ResetFrom]) -> None:
+    """Refuse a stated position where everything begins anew, each source by its own options.
+
+    Raises:
+        ConfigurationError: there is one (INVALID_OPTION).
+    """
+    for source, position in reset_from:
+        if position != BEGINNING:
+            raise _invalid(
+                f"{source} cannot be read from {position} here, because everything is reset, and"
+                f" each source begins where its own options say: say {ResetFrom(source)}, and give"
+                " the source another start in the pipeline"
+            )
 
 
 def decided_before(
@@ -114,12 +123,15 @@ def decided_before(
         return None
     operators = {operator_id for _, reset in decided for operator_id in reset.operators}
     generations = tuple(generation for generation, _ in decided)
+    positions: dict[str, str] = {}
+    for _, reset in decided:
+        positions = _without(positions, reset.operators) | reset.positions
     found = _part(manifest, plan, operators, generations=generations)
-    return replace(found, decided=found.operators)
+    return replace(found, decided=found.operators, positions=positions)
 
 
 def together(first: PartReset | None, second: PartReset | None) -> PartReset | None:
-    """Return both of them as one."""
+    """Return both of them as one; the first one says from where its sources are read."""
     if first is None or second is None:
         return first or second
     return PartReset(
@@ -130,6 +142,7 @@ def together(first: PartReset | None, second: PartReset | None) -> PartReset | N
         first.named or second.named,
         first.generations or second.generations,
         first.decided or second.decided,
+        _without(second.positions, first.operators) | dict(first.positions),
     )
 
 
@@ -202,15 +215,23 @@ def _part(
     )
 
 
+def _without(positions: Mapping[str, str], operators: Iterable[str]) -> dict[str, str]:
+    """Leave out what these operators had."""
+    gone = {*operators}
+    return {source: position for source, position in positions.items() if source not in gone}
+
+
 # --- what is refused ----------------------------------------------------------------------------
 
 
 def _require_sources(
-    plan: Plan, part: AbstractSet[str], operators: Sequence[str], sources: Collection[str]
+    plan: Plan, part: AbstractSet[str], operators: Sequence[str], sources: Sequence[str]
 ) -> None:
+    if len({*sources}) < len(sources):
+        raise _invalid(f"--reset-from names a source twice: {', '.join(sources)}")
     needed = [node.operator_id for node in plan.sources() if node.operator_id in part]
     if missing := [source for source in needed if source not in sources]:
-        say = " ".join(f"--reset-from {source}{_BEGINNING}" for source in missing)
+        say = " ".join(f"--reset-from {ResetFrom(source)}" for source in missing)
         raise _invalid(
             f"to reset {', '.join(operators)}, {', '.join(missing)} has to be read again, too, and "
             f"{', '.join(sorted(part))} begin anew, because they hang together: say {say}, or "
@@ -219,7 +240,7 @@ def _require_sources(
     if others := sorted(set(sources) - set(needed)):
         raise _invalid(
             f"{', '.join(others)} is no source of what is reset with {', '.join(operators)}: leave "
-            f"--reset-from {others[0]}{_BEGINNING} out, or name an operator that it feeds, too"
+            f"--reset-from {ResetFrom(others[0])} out, or name an operator that it feeds, too"
         )
 
 

@@ -13,8 +13,10 @@ from laminar_core.connectors.base import Found, Gap
 from laminar_core.driver.discovery import Discovering, after, checked, found_so_far
 from laminar_core.driver.recovery.acceptance import Acceptance
 from laminar_core.driver.recovery.gaps import judge_gaps, mended
+from laminar_core.driver.recovery.partial_reset import PartReset
 from laminar_core.driver.recovery.report import SourceReport, SourceStatus, source_report
 from laminar_core.driver.recovery.source_changes import SourceChanges
+from laminar_core.driver.recovery.stated_positions import started_at
 from laminar_core.errors import ConfigurationError, LaminarError
 from laminar_core.plan.plan import Plan, SourceNode
 from laminar_core.protocol.split_book import FoundSoFar
@@ -45,10 +47,12 @@ def examine_sources(
     manifest: CheckpointManifest | None,
     accepted: Sequence[Acceptance],
     changes: SourceChanges | None = None,
+    part: PartReset | None = None,
 ) -> ExaminedSources:
     """Look at every source; changes nothing.
 
-    ``changes``: the sources that came and went since the checkpoint ``manifest``.
+    ``changes``: the sources that came and went since the checkpoint ``manifest``. ``part``: what
+    begins anew, and from where its sources are read.
 
     Raises:
         CorruptCheckpointError: the positions cannot be read.
@@ -57,7 +61,8 @@ def examine_sources(
     examined = ExaminedSources()
     for node in plan.sources():
         is_new = changes is not None and node.operator_id in changes.new
-        _examine(examined, node, store, None if is_new else manifest, accepted)
+        position = None if part is None else part.positions.get(node.operator_id)
+        _examine(examined, node, store, None if is_new else manifest, accepted, position)
     if changes is not None and manifest is not None:
         examined.reports = [
             replace(report, status=_status(report.operator_id, changes))
@@ -81,12 +86,13 @@ def _examine(
     store: CheckpointStore,
     manifest: CheckpointManifest | None,
     accepted: Sequence[Acceptance],
+    position: str | None,
 ) -> None:
     problem: ConfigurationError | None = None
     splits: pa.Table | None = None
     gaps: tuple[Gap, ...] = ()
     try:
-        splits, found = _found(node, store, manifest)
+        splits, found = _found(node, store, manifest, position)
         if manifest is not None:
             gaps = tuple(node.source.gaps(splits))
         verdict = judge_gaps(node.operator_id, gaps, accepted)
@@ -106,11 +112,14 @@ def _examine(
 
 
 def _found(
-    node: SourceNode, store: CheckpointStore, manifest: CheckpointManifest | None
+    node: SourceNode,
+    store: CheckpointStore,
+    manifest: CheckpointManifest | None,
+    position: str | None,
 ) -> tuple[pa.Table, FoundSoFar]:
     """Return the splits to continue with, and what was found up to then."""
     if manifest is None:
-        found = _first_step(node)
+        found = _first_step(node, position)
         return found.splits, after(found)
     splits = positions_of(node.operator_id, store, manifest)
     if splits is None:  # A checkpoint without a split of it: only the columns are needed.
@@ -118,11 +127,12 @@ def _found(
     return splits, found_so_far(manifest.discovery.get(node.operator_id), splits)
 
 
-def _first_step(node: SourceNode) -> Found:
+def _first_step(node: SourceNode, position: str | None = None) -> Found:
     """Return what the source's discovery finds on a fresh start.
 
     Raises:
-        ConfigurationError: the table lacks a column that Laminar needs.
+        ConfigurationError: the table lacks a column that Laminar needs, or the source cannot begin
+            at ``position``.
     """
-    found = node.source.discovery().step({})
+    found = started_at(node, position).discovery().step({})
     return checked(node.operator_id, type(node.source).__name__, found, next_split_id=0)

@@ -220,7 +220,7 @@ class RecoveryManager:
             report = RecoveryReport(job, workers, rejected=rejected, problems=problems)
             return Examined(choice, {}, {}, report)
         accepted = self._accepted(manifest, first=first)
-        changes, sources = self._sources(manifest, accepted)
+        changes, sources = self._sources(manifest, accepted, part)
         compared = Compared(
             manifest,
             changes,
@@ -248,12 +248,11 @@ class RecoveryManager:
 
     def _part_to_reset(self, choice: Choice) -> PartReset | None:
         """Return the part that begins anew; None if all does, or if there is nothing to reset."""
-        options, manifest = self._options, choice.manifest
-        if manifest is None or not options.reset_from:
-            return None
-        manifest = renamed(manifest, self._plan, options.renames).manifest
+        asked, manifest = self._options, choice.manifest
+        if manifest is not None:
+            manifest = renamed(manifest, self._plan, asked.renames).manifest
         return part_to_reset(
-            manifest, self._plan, options.reset_state, options.reset_from, options.renames
+            manifest, self._plan, asked.reset_state, asked.reset_from, asked.renames
         )
 
     def _decided_before(self, manifest: CheckpointManifest | None) -> PartReset | None:
@@ -364,12 +363,14 @@ class RecoveryManager:
         self._mended_id = restored_id if used else None
 
     def _sources(
-        self, manifest: CheckpointManifest | None, accepted: Sequence[Acceptance]
+        self,
+        found: CheckpointManifest | None,
+        accepted: Sequence[Acceptance],
+        part: PartReset | None,
     ) -> tuple[SourceChanges | None, ExaminedSources]:
         """Look at every source; no changes on a fresh start."""
-        changes = None if manifest is None else source_changes(manifest, self._plan, accepted)
-        examined = examine_sources(self._plan, self._store, manifest, accepted, changes)
-        return changes, examined
+        changes = None if found is None else source_changes(found, self._plan, accepted)
+        return changes, examine_sources(self._plan, self._store, found, accepted, changes, part)
 
     def _sinks(
         self,

@@ -9,17 +9,21 @@ a key that has had no right row for so long is dropped, too.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers
 from laminar_core.operators.base import JsonObject, SubtaskContext
-from laminar_core.operators.joins.closest import closest
+from laminar_core.operators.joins.closest import Numbered, closest, numbered
 from laminar_core.operators.joins.output import in_pieces
 from laminar_core.operators.joins.side import LEFT, RIGHT, EventRows
 from laminar_core.operators.joins.subtask import StoredTables
 from laminar_core.operators.joins.waiting import ClosestJoin, ClosestJoiner, within
+from laminar_core.operators.process.changes import least_of_all
+from laminar_core.protocol.types import WATERMARK_END_US
+from laminar_core.state.chunks import StateBackend
 from laminar_core.state.expiry import EXPIRES, unexpired
-from laminar_core.state.keyed_rows import KeyedRows, RowLayout
+from laminar_core.state.keyed_rows import MISSING, KeyedRows, RowLayout
 from laminar_core.state.named_tables import TABLES, TableLayout, described
 from laminar_core.state.rows_layout import RowsLayout
 
@@ -80,9 +84,11 @@ class AsOfJoin(ClosestJoin):
 class HeldNewest:
     """The table with the last right row of each key whose time has passed."""
 
-    def __init__(self, layout: RowLayout) -> None:
-        self.rows = KeyedRows(layout)
+    def __init__(self, layout: RowLayout, backend: StateBackend) -> None:
+        self.rows = KeyedRows(layout, backend.shelf(layout.schema))
         self.table = _newest_table(layout)
+        self.swept_us: int | None = None
+        """When keys without a right row for long were last dropped."""
         self._names = layout.schema.names
 
     @property
@@ -90,21 +96,33 @@ class HeldNewest:
         """The number of rows in memory, also of those that were replaced."""
         return self.rows.row_count
 
-    def pinned(self, *, changes: bool, passed_us: int | None) -> StoredTables:
+    def pinned(self, *, changes: bool) -> StoredTables:
         """Hold on to the rows, or to those that changed since the last call."""
-        pinned = self.rows.take_changes() if changes else self.rows.pin()
+        return (self.rows.take_changes() if changes else self.rows.pin()).stored_tables
 
-        def stored(max_parallelism: int) -> Iterator[pa.Table]:
-            rows = unexpired(NEWEST, pinned.stored_table(max_parallelism), passed_us)
-            if rows.num_rows:
-                yield rows
+    def expired_us(self, passed_us: int | None) -> int | None:
+        """Return when old keys were last dropped: later ones are kept, and counted when they go."""
+        del passed_us
+        return self.swept_us
 
-        return stored
+    def sweep(self, expired_us: int) -> int:
+        """Drop the rows that expire then or before; return how many these are."""
+        self.swept_us, before = expired_us, len(self.rows)
 
-    def restore(self, tables: Sequence[pa.Table]) -> None:
-        """Start from these rows; of one key the last one counts."""
-        for rows in tables:
-            self.rows.replace(rows.select(self._names))
+        def kept(rows: pa.Table, *, settled: bool) -> pa.Table:
+            del settled
+            return unexpired(NEWEST, rows, expired_us)
+
+        self.rows.forget(kept)
+        return before - len(self.rows)
+
+    def take(self, rows: pa.Table) -> None:
+        """Keep these rows; of one key the last one counts."""
+        self.rows.replace(rows.select(self._names))
+
+    def taken(self, expired_us: Sequence[int | None]) -> None:
+        """Continue from where all subtasks had dropped old keys; each table was complete."""
+        self.swept_us = least_of_all(expired_us)
 
 
 def _newest_table(layout: RowLayout) -> TableLayout:
@@ -117,11 +135,9 @@ class AsOfJoiner(ClosestJoiner):
     def __init__(
         self, spec: AsOfJoin, context: SubtaskContext, inputs: Sequence[pa.Schema]
     ) -> None:
-        self._newest = HeldNewest(spec.newest_layout(*inputs))
+        self._newest = HeldNewest(spec.newest_layout(*inputs), context.backend)
         super().__init__(spec, context, inputs, [self._newest])
         self._distance_us = spec.distance_us
-        self._swept_us: int | None = None
-        """When keys without a right row for long were last dropped."""
 
     def on_watermark(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
         """Yield the left rows whose time has passed, with their partners.
@@ -133,7 +149,9 @@ class AsOfJoiner(ClosestJoiner):
             return iter(())
         left, right = (self._passing(index, passed_us) for index in (LEFT, RIGHT))
         result = self._matched(left, right) if left.num_rows or right.num_rows else iter(())
-        self._sweep(passed_us)
+        gone = self._sweep(passed_us)
+        if watermark_us != WATERMARK_END_US:
+            self._progress.expired_row_count += gone
         return result
 
     def output_watermark(self, watermark_us: int) -> int:
@@ -141,30 +159,52 @@ class AsOfJoiner(ClosestJoiner):
         return self._progress.of_times(watermark_us)
 
     def _matched(self, left: pa.Table, right: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Find the partners, keep the last right row of each key, and return the result."""
-        left_side, right_side = self._sides
-        keys = left.select(list(left_side.keys)).rename_columns(list(right_side.keys))
-        known = self._newest.rows.matching(keys).select(right.column_names)
-        rights = pa.concat_tables([known, right])
-        mine, theirs = self._keyed(LEFT, left), self._keyed(RIGHT, rights)
-        found = closest(mine, theirs, self._ranked(rights))
-        fresh = found.last[found.last >= known.num_rows]
-        newest = self._expiring(rights.take(pa.array(fresh)), theirs.times_us[fresh])
-        self._newest.rows.replace(newest)
-        partner = within(found.partner, mine.times_us, theirs.times_us, self._distance_us)
+        """Find the partners, keep the last right row of each key, and return the result.
+
+        Rows that are kept are older than all of these, because what is older is late. So the
+        partner of a left row is one of these right rows, or else the row that its key has.
+        """
+        kept, key_count = self._newest.rows, len(self._newest.rows)
+        mine, theirs = self._numbered(left, right)
+        partner, last = closest(mine, theirs, self._ranked(right))
+        from_before = (partner == MISSING) & (mine.keys < key_count)
+        known = kept.rows_of(mine.keys[from_before]).select(right.column_names)
+        partner[from_before] = right.num_rows + np.arange(known.num_rows)
+        rights = pa.concat_tables([right, known]).combine_chunks()
+        rights_us = np.append(theirs.times_us, self._times_of(RIGHT, known))
+        newest = self._expiring(right.take(pa.array(last)), theirs.times_us[last])
+        kept.put(newest, np.where(theirs.keys[last] < key_count, theirs.keys[last], MISSING))
+        partner = within(partner, mine.times_us, rights_us, self._distance_us)
         return in_pieces(self._joined(left, rights, partner))
+
+    def _numbered(self, left: pa.Table, right: pa.Table) -> tuple[Numbered, Numbered]:
+        """Number the keys of both sides: those that have a row as they are there, others after."""
+        kept = self._newest.rows
+        keys = self._keys_of(LEFT, left), self._keys_of(RIGHT, right)
+        known = [kept.numbers_of(columns) for columns in keys]
+        new = [np.flatnonzero(numbers == MISSING) for numbers in known]
+        unknown = (
+            [column.take(pa.array(rows)) for column in columns]
+            for columns, rows in zip(keys, new, strict=True)
+        )
+        for numbers, rows, others in zip(known, new, numbered(*unknown), strict=True):
+            numbers[rows] = len(kept) + others
+        return (
+            Numbered(known[LEFT], self._times_of(LEFT, left)),
+            Numbered(known[RIGHT], self._times_of(RIGHT, right)),
+        )
 
     def _expiring(self, rows: pa.Table, times_us: Integers) -> pa.Table:
         if self._distance_us is None:
             return rows
         return EventRows(rows, times_us).expiring_after(self._distance_us)
 
-    def _sweep(self, passed_us: int) -> None:
-        """Drop the keys whose last row is too old for any row to come, once per distance."""
-        distance_us, swept_us = self._distance_us, self._swept_us
+    def _sweep(self, passed_us: int) -> int:
+        """Drop the keys whose last row is too old for any row to come, once per distance.
+
+        Return how many these are.
+        """
+        distance_us, swept_us = self._distance_us, self._newest.swept_us
         if distance_us is None or (swept_us is not None and passed_us - swept_us < distance_us):
-            return
-        self._swept_us = passed_us
-        self._newest.rows = self._newest.rows.retained(
-            lambda rows: rows.column(EXPIRES).cast(pa.int64()).to_numpy() > passed_us
-        )
+            return 0
+        return self._newest.sweep(passed_us)

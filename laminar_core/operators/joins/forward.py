@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import JsonObject, SubtaskContext
-from laminar_core.operators.joins.closest import Keyed, closest
+from laminar_core.operators.joins.closest import Numbered, closest, numbered
 from laminar_core.operators.joins.output import in_pieces
 from laminar_core.operators.joins.side import LEFT, RIGHT, EventRows, times_of
 from laminar_core.operators.joins.waiting import ClosestJoin, ClosestJoiner, within
+from laminar_core.protocol.types import WATERMARK_END_US
 from laminar_core.state.arrangement import Picked
 from laminar_core.state.keyed_rows import MISSING
 from laminar_core.state.named_tables import TABLES, TableLayout, described
@@ -109,9 +110,12 @@ class ForwardJoiner(ClosestJoiner):
         pairs: list[Iterator[pa.Table]] = []
         if rights.num_rows:
             pairs = self._matched(rights, before_us, passed_us)
-        lonely = [] if self._how == "inner" else left.expiring(passed_us, unmarked=True)
+        lonely = left.expiring(passed_us, unmarked=True)
+        if watermark_us != WATERMARK_END_US:
+            self._progress.expired_row_count += sum(len(picked.positions) for picked in lonely)
         left.expire(passed_us)
-        alone = (self._columns.unpaired(LEFT, picked.table()) for picked in lonely)
+        emitted = [] if self._how == "inner" else lonely
+        alone = (self._columns.unpaired(LEFT, picked.table()) for picked in emitted)
         return in_pieces(chain(*pairs, alone))
 
     def output_watermark(self, watermark_us: int) -> int:
@@ -126,9 +130,12 @@ class ForwardJoiner(ClosestJoiner):
         """Mark the left rows that have a partner among these right rows; return the results."""
         waiting = self._waiting[LEFT].rows.waiting(before_us, passed_us)
         lefts = self._together(LEFT, [picked.table() for picked in waiting])
-        mine, theirs = self._keyed(LEFT, lefts), self._keyed(RIGHT, rights)
-        found = closest(_backwards(mine), _backwards(theirs), self._ranked(rights))
-        partner = within(found.partner, mine.times_us, theirs.times_us, self._distance_us)
+        keys = numbered(self._keys_of(LEFT, lefts), self._keys_of(RIGHT, rights))
+        times_us = self._times_of(LEFT, lefts), self._times_of(RIGHT, rights)
+        # As if time ran backwards: the first row after is then the last one before.
+        mine, theirs = (Numbered(n, -us) for n, us in zip(keys, times_us, strict=True))
+        found = closest(mine, theirs, self._ranked(rights))
+        partner = within(found.partner, *times_us, self._distance_us)
         _mark(waiting, partner != MISSING)
         met = np.flatnonzero(partner != MISSING)
         results = [self._joined(lefts.take(pa.array(met)), rights, partner[met])]
@@ -152,16 +159,11 @@ class ForwardJoiner(ClosestJoiner):
             found.append(Matches(some.run, some.probing[fresh], some.found[fresh]))
         return (
             self._columns.paired(
-                some.run.rows.take(pa.array(some.found)),
+                some.partners(),
                 probing.rows.take(pa.array(some.probing)),
             )
             for some in found
         )
-
-
-def _backwards(rows: Keyed) -> Keyed:
-    """Return the rows as if time ran backwards: the first one after is then the last before."""
-    return Keyed(rows.keys, -rows.times_us)
 
 
 def _mark(picked: Sequence[Picked], is_met: np.ndarray) -> None:

@@ -89,10 +89,11 @@ class IntervalJoin(PairJoin):
         """Return which pairs fit that have equal keys and times within bounds; None: all."""
         if self.left.until is None:
             return None
-        mine, theirs = (run, found.probing), (found.run, found.found)
-        (left, lefts), (right, rights) = (mine, theirs) if index == LEFT else (theirs, mine)
-        until = left.rows.select([self.left.until]).take(pa.array(lefts))
-        return right.times_us[rights] <= self._until_us(until)
+        names = [self.left.until]
+        if index == LEFT:
+            until = run.rows.select(names).take(pa.array(found.probing))
+            return found.run.times_us[found.found] <= self._until_us(until)
+        return run.times_us[found.probing] <= self._until_us(found.partners(names))
 
     def found_by(self, index: int, rows: pa.Table) -> Integers:
         """Return the time of each row."""

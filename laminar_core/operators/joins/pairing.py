@@ -38,6 +38,7 @@ from laminar_core.operators.joins.side import (
     split_keyless,
 )
 from laminar_core.operators.joins.subtask import HeldRows, JoinSubtask
+from laminar_core.protocol.types import WATERMARK_END_US
 from laminar_core.state.named_tables import TABLES, described
 from laminar_core.state.rows_layout import RowsLayout, require_comparable
 from laminar_core.state.runs import Bounds, Matches, Run
@@ -148,11 +149,22 @@ class PairJoiner(JoinSubtask):
         self._spec = spec
         self._columns = spec.columns(*inputs)
         left, right = spec.layouts(*inputs)
+        backend = context.backend
         self._held = (
-            HeldRows(spec.left.name, left, lambda rows: spec.found_by(LEFT, rows)),
-            HeldRows(spec.right.name, right, lambda rows: spec.found_by(RIGHT, rows)),
+            HeldRows(spec.left.name, left, lambda rows: spec.found_by(LEFT, rows), backend),
+            HeldRows(spec.right.name, right, lambda rows: spec.found_by(RIGHT, rows), backend),
         )
         super().__init__(context, JoinProgress(context, spec.lag_us), self._held)
+        self._expired_before_end: int | None = None
+
+    def _expired_since_start(self) -> int:
+        """Return how many rows, with or without partners, can have none any more.
+
+        At the end of the input all rows go, and say nothing about its time.
+        """
+        if self._expired_before_end is not None:
+            return self._expired_before_end
+        return sum(held.rows.expired_row_count for held in self._held)
 
     def rows_at_once(self, index: int, batch: pa.RecordBatch) -> int:
         """Return how many rows to take at once, so that a cut need not wait for a hot key."""
@@ -200,9 +212,9 @@ class PairJoiner(JoinSubtask):
         probed = self._held[1 - index].rows
         for found in probed.probe(run, spec.sides[index].keys, spec.bounds_from(index)):
             fits = spec.are_partners(index, run, found)
-            mine, theirs = found.probing, found.found
             if fits is not None:
-                mine, theirs = mine[fits], theirs[fits]
+                found = found.where(fits)  # noqa: PLW2901 - the same pairs, but fewer
+            mine, theirs = found.probing, found.found
             if has_left_only(spec.how):
                 yield from self._first_met(*((run, mine) if index == LEFT else (found.run, theirs)))
                 continue
@@ -210,7 +222,7 @@ class PairJoiner(JoinSubtask):
                 run.marks[mine] = True
             if is_marked(spec.how, 1 - index):
                 found.run.marks[theirs] = True
-            rows, partners = run.rows.take(pa.array(mine)), found.run.rows.take(pa.array(theirs))
+            rows, partners = run.rows.take(pa.array(mine)), found.partners()
             both = (rows, partners) if index == LEFT else (partners, rows)
             yield self._columns.paired(*both)
 
@@ -234,6 +246,8 @@ class PairJoiner(JoinSubtask):
             for index, held in enumerate(self._held)
             if emits_unpaired(self._spec.how, index)
         ]
+        if watermark_us == WATERMARK_END_US:
+            self._expired_before_end = self._expired_since_start()
         for held in self._held:
             held.rows.expire(passed_us)
         return in_pieces(

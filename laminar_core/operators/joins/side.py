@@ -221,8 +221,8 @@ def require_alike(left: HasKeys, right: HasKeys, schemas: Sequence[pa.Schema]) -
     if len(left.keys) != len(right.keys) or not left.keys:
         raise ConfigurationError(
             ErrorCode.INVALID_PIPELINE,
-            f"a join needs one key or more, as many on both sides, and has {list(left.keys)} and "
-            f"{list(right.keys)}",
+            f"rows meet by one key or more, as many on both sides, and not by {list(left.keys)} and"
+            f" {list(right.keys)}",
         )
     for mine, theirs in zip(left.keys, right.keys, strict=True):
         one, other = (

@@ -12,7 +12,7 @@ A row behind the watermark by more than the time to live is dropped as late.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from laminar_core.operators.joins.columns import JoinedColumns
 from laminar_core.operators.joins.kinds import How, has_left_only, is_marked, require_how
 from laminar_core.operators.joins.output import in_pieces
 from laminar_core.operators.joins.progress import JoinProgress
+from laminar_core.operators.joins.rows_of_keys import NUMBER, RowsOfKeys, rows_of_keys
 from laminar_core.operators.joins.side import (
     LEFT,
     RESERVED,
@@ -46,15 +47,15 @@ from laminar_core.operators.weights import (
     weights_of,
 )
 from laminar_core.operators.windows import event_times_us, require_time_column
+from laminar_core.protocol.types import WATERMARK_END_US
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.named_tables import TABLES, added_up, described
 from laminar_core.state.rows_layout import RowsLayout
-from laminar_core.state.runs import arranged, blocks
+from laminar_core.state.runs import blocks
 from laminar_core.state.window_layout import TIME_TYPE
 
 PARTNERS = "_partners"
 """How many rows of the other side a row has met, less those that were taken back (int64)."""
-_NUMBER = "_number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class UpdatingJoin(TwoSided):
             if self.ttl_us is not None:
                 require_time_column(schema, side.time)
             for name in schema.names:
-                if name in (*RESERVED, PARTNERS, _NUMBER):
+                if name in (*RESERVED, PARTNERS, NUMBER):
                     raise ConfigurationError(
                         ErrorCode.INVALID_PIPELINE,
                         f"a join keeps a column {name!r} of its own, and its {side.name} input has"
@@ -167,27 +168,6 @@ class UpdatingJoin(TwoSided):
         return UpdatingJoiner(self, context, inputs)
 
 
-class _Rows(NamedTuple):
-    """Rows of some keys. Each is there once; ``numbers`` has the number of each row's key."""
-
-    table: pa.Table
-    numbers: Integers
-
-    @property
-    def weights(self) -> Integers:
-        """How often each row is there."""
-        return weights_of(self.table).astype(np.int64)
-
-    @property
-    def partners(self) -> Integers:
-        """How many partners each row has."""
-        return self.table.column(PARTNERS).to_numpy()
-
-    def per_key(self, key_count: int) -> Integers:
-        """Return how many rows there are of each key."""
-        return np.bincount(self.numbers, self.weights, key_count).astype(np.int64)
-
-
 class UpdatingJoiner(JoinSubtask):
     """One subtask: the rows of both sides whose keys are in its range of key groups."""
 
@@ -197,15 +177,12 @@ class UpdatingJoiner(JoinSubtask):
         self._spec = spec
         self._columns = spec.columns(*inputs)
         layouts = zip(spec.sides, spec.layouts(*inputs), strict=True)
-        self._held = [HeldRows(side.name, layout, _found_by) for side, layout in layouts]
+        self._held = [
+            HeldRows(side.name, layout, _found_by, context.backend) for side, layout in layouts
+        ]
         lag_us = spec.lag_us + (spec.ttl_us or 0)
         super().__init__(context, JoinProgress(context, spec.lag_us), self._held)
         self._held_back_us = lag_us
-
-    @property
-    def expired_row_count(self) -> int:
-        """The number of rows given up so far because they were old."""
-        return self._progress.expired_row_count
 
     def rows_at_once(self, index: int, batch: pa.RecordBatch) -> int:
         """Return how many rows to take at once, so that a cut need not wait for a hot key."""
@@ -223,7 +200,7 @@ class UpdatingJoiner(JoinSubtask):
             return
         side = self._spec.sides[index]
         keys = Keys.of_rows(as_batch(rows), side.keys, _zeros(rows))
-        mine, theirs = _Rows(rows, keys.of_row), self._rows_of(1 - index, keys)
+        mine, theirs = RowsOfKeys(rows, keys.of_row), self._rows_of(1 - index, keys)
         partners = self._partners_of(index, keys, mine, theirs)
         self._add(index, rows, partners)
         change = mine.per_key(len(keys))[theirs.numbers]
@@ -238,7 +215,8 @@ class UpdatingJoiner(JoinSubtask):
             return iter(())
         for held in self._held:
             gone = [weights_of(picked.table()).sum() for picked in held.rows.expiring(passed_us)]
-            self._progress.expired_row_count += int(sum(gone))
+            if watermark_us != WATERMARK_END_US:
+                self._progress.expired_row_count += int(sum(gone))
             held.rows.expire(passed_us)
         return iter(())
 
@@ -270,29 +248,13 @@ class UpdatingJoiner(JoinSubtask):
         names = [name for name in layout.schema.names if name != PARTNERS]
         return added_up(rows.filter(pa.array(~keyless)).select(names)), added_up(alone)
 
-    def _rows_of(self, index: int, keys: Keys) -> _Rows:
+    def _rows_of(self, index: int, keys: Keys) -> RowsOfKeys:
         """Return the rows of one side that are there of these keys, by the number of the key."""
-        held, passed_us = self._held[index].rows, self._progress.passed_us
-        names = keys.table.column_names
-        numbered = keys.table.append_column(_NUMBER, pa.array(np.arange(len(keys))))
-        layout = RowsLayout(tuple(names), numbered.schema)
-        probing = arranged(numbered, np.zeros(len(keys), np.int64), layout)
-        parts: list[pa.Table] = []
-        for match in held.probe(probing, names):
-            found, probed = match.found, match.probing
-            if self._spec.ttl_us is not None and passed_us is not None:
-                lives = match.run.expires_us[found] > passed_us
-                found, probed = found[lives], probed[lives]
-            numbers = probing.rows.column(_NUMBER).take(pa.array(probed))
-            parts.append(match.run.rows.take(pa.array(found)).append_column(_NUMBER, numbers))
-        if not parts:
-            return _Rows(held.layout.schema.empty_table(), np.empty(0, np.int64))
-        table = added_up(pa.concat_tables(parts))
-        numbers = table.column(_NUMBER).to_numpy()
-        order = np.argsort(numbers, kind="stable")
-        return _Rows(table.take(pa.array(order)).drop_columns([_NUMBER]), numbers[order])
+        return rows_of_keys(self._held[index].rows, keys, self._progress.passed_us)
 
-    def _partners_of(self, index: int, keys: Keys, mine: _Rows, theirs: _Rows) -> Integers:
+    def _partners_of(
+        self, index: int, keys: Keys, mine: RowsOfKeys, theirs: RowsOfKeys
+    ) -> Integers:
         """Return how many partners the rows that come have: what is known of an equal row.
 
         Without a time to live that is the number of those that are there.
@@ -309,7 +271,7 @@ class UpdatingJoiner(JoinSubtask):
         before, now = same[: len(known.numbers)], same[len(known.numbers) :]
         partners = np.zeros(int(same.max()) + 1, np.int64)
         is_known = np.zeros(len(partners), np.bool_)
-        partners[before], is_known[before] = known.partners, True
+        partners[before], is_known[before] = _partners(known), True
         return np.where(is_known[now], partners[now], there)
 
     # --- state ----------------------------------------------------------------------------------
@@ -324,13 +286,13 @@ class UpdatingJoiner(JoinSubtask):
         rows = rows.select(held.layout.schema.names).cast(held.layout.schema)
         held.add(held.arranged(rows, _found_by(rows)))
 
-    def _change_partners(self, index: int, rows: _Rows, change: Integers) -> None:
+    def _change_partners(self, index: int, rows: RowsOfKeys, change: Integers) -> None:
         """Note that rows that are there have more partners, or fewer."""
         changed = np.flatnonzero(change)
         if not len(changed):
             return
         table, weights = rows.table.take(pa.array(changed)), rows.weights[changed]
-        before = rows.partners[changed]
+        before = _partners(rows)[changed]
         after = before + change[changed]
         both = pa.concat_tables([_reweighted(table, -weights), _reweighted(table, weights)])
         self._add(index, both, np.append(before, after))
@@ -338,21 +300,21 @@ class UpdatingJoiner(JoinSubtask):
     # --- what changes ---------------------------------------------------------------------------
 
     def _differences(
-        self, index: int, mine: _Rows, partners: Integers, theirs: _Rows, change: Integers
+        self, index: int, mine: RowsOfKeys, partners: Integers, theirs: RowsOfKeys, change: Integers
     ) -> Iterator[pa.Table]:
         """Yield pairs, and rows of either side that are alone, or no more."""
         if not has_left_only(self._spec.how):
             yield from self._pairs(index, mine, theirs)
         yield from self._alone(index, mine.table, partners)
         if is_marked(self._spec.how, 1 - index):
-            before = theirs.partners
+            before = _partners(theirs)
             was, is_now = (
                 self._is_out(count).astype(np.int64) for count in (before, before + change)
             )
             weights = theirs.weights * (is_now - was)
             yield from self._unpaired(1 - index, theirs.table, weights)
 
-    def _pairs(self, index: int, mine: _Rows, theirs: _Rows) -> Iterator[pa.Table]:
+    def _pairs(self, index: int, mine: RowsOfKeys, theirs: RowsOfKeys) -> Iterator[pa.Table]:
         first = np.searchsorted(theirs.numbers, mine.numbers, "left")
         count = np.searchsorted(theirs.numbers, mine.numbers, "right") - first
         weights, their_weights = mine.weights, theirs.weights
@@ -383,6 +345,11 @@ def _found_by(rows: pa.Table) -> Integers:
     if EXPIRES not in rows.column_names:
         return _zeros(rows)
     return rows.column(EXPIRES).cast(pa.int64()).to_numpy()
+
+
+def _partners(rows: RowsOfKeys) -> Integers:
+    """Return how many partners each row has."""
+    return rows.table.column(PARTNERS).to_numpy()
 
 
 def _zeros(rows: pa.Table) -> Integers:

@@ -17,7 +17,6 @@ import pyarrow as pa
 from laminar_core.aggregates.row_groups import Integers
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import Side, SubtaskContext
-from laminar_core.operators.joins.closest import Keyed
 from laminar_core.operators.joins.columns import JoinedColumns
 from laminar_core.operators.joins.output import OUTPUT_ROWS_MAX, in_pieces
 from laminar_core.operators.joins.progress import JoinProgress
@@ -106,9 +105,23 @@ class ClosestJoiner(JoinSubtask, ABC):
         self._waits_us = [spec.waits_us(index) for index in (LEFT, RIGHT)]
         self._columns = spec.columns(*inputs)
         left, right = spec.layouts(*inputs)
+        backend = context.backend
         self._waiting = (
-            HeldRows(spec.left.name, left, lambda rows: times_of(rows, spec.left.time)),
-            HeldRows(spec.right.name, right, lambda rows: times_of(rows, spec.right.time)),
+            # Only rows with a mark are looked up by their key; the others just wait.
+            HeldRows(
+                spec.left.name,
+                left,
+                lambda rows: times_of(rows, spec.left.time),
+                backend,
+                is_probed=left.is_marked,
+            ),
+            HeldRows(
+                spec.right.name,
+                right,
+                lambda rows: times_of(rows, spec.right.time),
+                backend,
+                is_probed=False,
+            ),
         )
         tables = [*self._waiting, *others]
         super().__init__(context, JoinProgress(context, spec.lag_us), tables)
@@ -155,9 +168,11 @@ class ClosestJoiner(JoinSubtask, ABC):
             places = pa.array(partner[some], mask=partner[some] == MISSING)
             yield self._columns.paired(left.take(pa.array(some)), rights.take(places))
 
-    def _keyed(self, index: int, rows: pa.Table) -> Keyed:
-        side = self._sides[index]
-        return Keyed([rows.column(key) for key in side.keys], times_of(rows, side.time))
+    def _keys_of(self, index: int, rows: pa.Table) -> list[pa.ChunkedArray]:
+        return [rows.column(key) for key in self._sides[index].keys]
+
+    def _times_of(self, index: int, rows: pa.Table) -> Integers:
+        return times_of(rows, self._sides[index].time)
 
     def _ranked(self, rights: pa.Table) -> pa.Table:
         """Return the right rows with their columns in the order of the result."""

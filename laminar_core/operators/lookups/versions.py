@@ -162,7 +162,7 @@ class VersionLooker:
         self._joined = spec.columns.joined(*inputs)
         self._layout = spec.layout(inputs[RIGHT])
         declared = spec.declared(inputs[RIGHT])
-        self._values = KeyedValues(spec.operator_id, self._layout, declared)
+        self._values = KeyedValues(spec.operator_id, self._layout, declared, context.backend)
         self._added = spec.columns.added(inputs[RIGHT])
 
     @property
@@ -293,8 +293,7 @@ class VersionLooker:
         groups = self._context.max_parallelism
 
         def finish_snapshot() -> Snapshot:
-            rows = pinned.stored_table(groups)
-            tables = (StateTable(NEWEST, rows),) if rows.num_rows else ()
+            tables = (StateTable(NEWEST, rows) for rows in pinned.stored_tables(groups))
             return Snapshot(tables, properties, expired_us=expired_us)
 
         return finish_snapshot

@@ -4,7 +4,7 @@ A row has an identity: the columns ``keys`` of its table. What was changed since
 kept beside the rows themselves, so that an incremental checkpoint has only that.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,6 +57,12 @@ class PinnedChanges:
     tables: tuple[pa.Table, ...]
     whole: bool = field(kw_only=True)
     """Leave out the rows that say that there is nothing: these are all rows there are."""
+
+    def stored_tables(self, max_parallelism: int) -> Iterator[pa.Table]:
+        """Yield the table of a checkpoint, if it has rows."""
+        stored = self.stored_table(max_parallelism)
+        if stored.num_rows:
+            yield stored
 
     def stored_table(self, max_parallelism: int) -> pa.Table:
         """Build the table of a checkpoint, sorted by key group."""

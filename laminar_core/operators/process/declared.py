@@ -1,11 +1,12 @@
 """States as a process function declares them, and what all of them offer to the operator."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
 
 from laminar_core.operators.base import JsonObject
+from laminar_core.state.chunks import StateBackend
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.named_tables import TableLayout
 from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
@@ -17,8 +18,8 @@ PURGES_PER_TTL = 4
 class PinnedState(Protocol):
     """A table of state as it was at a cut."""
 
-    def stored_table(self, max_parallelism: int) -> pa.Table:
-        """Build the table of a checkpoint, sorted by key group; in a background thread."""
+    def stored_tables(self, max_parallelism: int) -> Iterator[pa.Table]:
+        """Yield the tables of a checkpoint, sorted by key group; in a background thread."""
         ...
 
 
@@ -72,7 +73,7 @@ class State(Protocol):
         """Return the table of the state with this name."""
         ...
 
-    def opened(self, operator_id: str, layout: TableLayout) -> KeptState:
+    def opened(self, operator_id: str, layout: TableLayout, backend: StateBackend) -> KeptState:
         """Create the running instance."""
         ...
 

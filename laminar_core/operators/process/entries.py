@@ -11,7 +11,7 @@ written.
 # What Arrow hands to numpy is Any.
 # pyright: reportUnknownArgumentType=false
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,17 @@ from laminar_core.operators.process.changes import (
     least_of_all,
     newest_positions,
 )
+from laminar_core.state.chunks import Chunk, StateBackend
 from laminar_core.state.expiry import EXPIRES
+from laminar_core.state.kept_rows import (
+    Room,
+    Rows,
+    common_cuts,
+    hash_ranges,
+    is_held,
+    rows_per_block,
+    upper_halves,
+)
 from laminar_core.state.keyed_rows import same_keys
 from laminar_core.state.named_tables import TableLayout
 
@@ -36,14 +46,44 @@ _SIZE_RATIO = 2
 _HALF = np.uint64(32)
 _LOWER = np.uint64(0xFFFF_FFFF)
 _PLACE = "_place"
+_Stay = Callable[[pa.Table], npt.NDArray[np.bool_]]
+"""Says which rows stay."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
     """Rows of the table with their place, each of another entry, sorted by place."""
 
-    rows: pa.Table
+    rows: Rows
     places: UInt64Array
+
+    def slice(self, some: slice) -> pa.Table:
+        """Return neighbouring rows."""
+        return self.rows.take(pa.array(np.arange(some.start, some.stop)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PinnedEntries:
+    """Entries as they were at a cut.
+
+    ``whole``: leave out the rows that say that an entry was removed.
+    """
+
+    layout: TableLayout
+    runs: tuple[_Run, ...]
+    whole: bool
+
+    def stored_tables(self, max_parallelism: int) -> Iterator[pa.Table]:
+        """Yield the tables of a checkpoint, one range of key groups after the other."""
+        size_bytes = sum(run.rows.nbytes for run in self.runs)
+        uppers = [upper_halves(run.places) for run in self.runs]
+        for first, stop in hash_ranges(size_bytes, max_parallelism):
+            slices = [slice(*np.searchsorted(upper, [first, stop])) for upper in uppers]
+            tables = [run.slice(some) for run, some in zip(self.runs, slices, strict=True)]
+            plain = tuple(table.drop_columns([_PLACE]) for table in tables)
+            yield from PinnedChanges(self.layout, plain, whole=self.whole).stored_tables(
+                max_parallelism
+            )
 
 
 class EntryTable:
@@ -55,13 +95,15 @@ class EntryTable:
     has expired is dropped unread.
     """
 
-    def __init__(self, layout: TableLayout, *, is_reused: bool) -> None:
+    def __init__(self, layout: TableLayout, backend: StateBackend, *, is_reused: bool) -> None:
         self.layout = layout
         self.expired_us: int | None = None
         """Entries that expire at this time or before have been dropped."""
         self._expires = EXPIRES in layout.schema.names
         self._forgets = not (is_reused and self._expires)
         self._schema = layout.schema.remove(0)
+        with_place = self._schema.append(pa.field(_PLACE, pa.uint64()))
+        self._room = Room(with_place, backend.shelf(with_place))
         self._keys, self._entry = list(layout.keys[:-1]), layout.keys[-1]
         self._log = ChangeLog(layout)
         self._runs: list[_Run] = []
@@ -151,42 +193,59 @@ class EntryTable:
         self.expired_us = expired_us
         if not self._runs:
             return 0
-        whole = self._joined(self._runs, is_oldest=True)
-        gone = expiries_us(whole.rows) <= expired_us
-        count = int((gone & self.are_present(whole.rows)).sum())
-        kept = _Run(whole.rows.filter(pa.array(~gone)).combine_chunks(), whole.places[~gone])
+        count = 0
+
+        def stay(rows: pa.Table) -> npt.NDArray[np.bool_]:
+            nonlocal count
+            gone = expiries_us(rows) <= expired_us
+            present = self.are_present(rows)
+            count += int((gone & present).sum())
+            return ~gone & present if self._forgets else ~gone
+
+        kept = self._joined(self._runs, stay)
         self._runs = [kept] if len(kept.places) else []
         return count
 
-    def pin(self) -> PinnedChanges:
+    def pin(self) -> PinnedEntries:
         """Hold on to all entries as they are now."""
-        tables = (run.rows.drop_columns([_PLACE]) for run in self._runs)
-        return PinnedChanges(self.layout, tuple(tables), whole=self._forgets)
+        return PinnedEntries(self.layout, tuple(self._runs), self._forgets)
 
-    def take_changes(self) -> PinnedChanges:
+    def take_changes(self) -> PinnedChanges | PinnedEntries:
         """Hold on to the entries that changed since the last call."""
         return self._log.take(self.expired_us) or self.pin()
 
     # --- runs -----------------------------------------------------------------------------------
 
     def _add(self, rows: pa.Table) -> None:
-        self._runs.append(self._arranged([rows.append_column(_PLACE, [self._places(rows)])]))
+        with_places = rows.append_column(_PLACE, [self._places(rows)])
+        self._runs.append(_Run(*self._arranged([with_places])))
         for at in range(len(self._runs) - 2, -1, -1):
             older, newer = self._runs[at : at + 2]
             if len(older.places) <= _SIZE_RATIO * len(newer.places):
-                joined = self._joined([older, newer], is_oldest=at == 0)
+                stay = self.are_present if at == 0 and self._forgets else None
+                joined = self._joined([older, newer], stay)
                 self._runs[at : at + 2] = [joined] if len(joined.places) else []
+        for at in self._room.overfull([run.rows for run in self._runs]):
+            self._runs[at] = self._put_away(self._runs[at : at + 1], None)
 
-    def _joined(self, runs: Sequence[_Run], *, is_oldest: bool) -> _Run:
-        joined = self._arranged([run.rows for run in runs])
-        if not (is_oldest and self._forgets):
-            return joined
-        present = self.are_present(joined.rows)
-        if present.all():
-            return joined
-        return _Run(joined.rows.filter(pa.array(present)).combine_chunks(), joined.places[present])
+    def _joined(self, runs: Sequence[_Run], stay: _Stay | None) -> _Run:
+        if not all(is_held(run.rows) for run in runs):
+            return self._put_away(runs, stay)
+        return _staying(*self._arranged([run.rows for run in runs]), stay)
 
-    def _arranged(self, tables: Sequence[pa.Table]) -> _Run:
+    def _put_away(self, runs: Sequence[_Run], stay: _Stay | None) -> _Run:
+        """Make one run of several, with its rows on the shelf."""
+        size = rows_per_block([run.rows for run in runs], sum(len(run.places) for run in runs))
+        places: list[UInt64Array] = [np.empty(0, np.uint64)]
+        blocks: list[Chunk] = []
+        for slices in common_cuts([run.places for run in runs], size):
+            tables = [run.slice(some) for run, some in zip(runs, slices, strict=True)]
+            part = _staying(*self._arranged(tables), stay)
+            blocks += self._room.put(part.rows, 0, upper_halves(part.places))
+            places.append(part.places)
+        return _Run(self._room.rows_in(blocks), np.concatenate(places))
+
+    def _arranged(self, tables: Sequence[pa.Table]) -> tuple[pa.Table, UInt64Array]:
         """Sort rows by place, and keep the last one of each entry."""
         rows = pa.concat_tables(tables)
         places: UInt64Array = rows.column(_PLACE).to_numpy()
@@ -202,7 +261,7 @@ class EntryTable:
             last = newest_positions({name: some.column(name) for name in self.layout.keys})
             repeated[positions[last]] = False
             rows, places = rows.filter(pa.array(~repeated)).combine_chunks(), places[~repeated]
-        return _Run(rows, places)
+        return rows, places
 
     def _taken(self, run: _Run, positions: Integers) -> pa.Table:
         return run.rows.take(pa.array(positions)).drop_columns([_PLACE])
@@ -221,6 +280,13 @@ class EntryTable:
     @staticmethod
     def _hashes(rows: pa.Table, columns: Sequence[str]) -> UInt64Array:
         return hash_columns([as_array(rows.column(name)) for name in columns], rows.num_rows)
+
+
+def _staying(rows: pa.Table, places: UInt64Array, stay: _Stay | None) -> _Run:
+    """Return the rows that stay; None: all."""
+    if stay is None or (staying := stay(rows)).all():
+        return _Run(rows, places)
+    return _Run(rows.filter(pa.array(staying)).combine_chunks(), places[staying])
 
 
 def _upper_half(hashes: UInt64Array) -> UInt64Array:

@@ -8,11 +8,10 @@ import pyarrow as pa
 from laminar_core.aggregates.row_groups import Integers
 from laminar_core.operators.process.changes import PinnedChanges, expiries_us
 from laminar_core.operators.process.declared import PURGES_PER_TTL
-from laminar_core.operators.process.entries import EntryTable
+from laminar_core.operators.process.entries import EntryTable, PinnedEntries
 from laminar_core.operators.process.given import wrong
 from laminar_core.operators.process.keys import Keys
 from laminar_core.state.expiry import EXPIRES
-from laminar_core.state.named_tables import TableLayout
 from laminar_core.state.window_layout import TIME_TYPE
 
 
@@ -25,15 +24,13 @@ class KeptEntries:
     next_position = 0
     """The position of the next entry of a list; entries of maps have none."""
 
-    def __init__(
-        self, operator_id: str, layout: TableLayout, ttl_us: int | None, *, is_reused: bool
-    ) -> None:
-        self.layout = layout
+    def __init__(self, operator_id: str, table: EntryTable, ttl_us: int | None) -> None:
+        self.layout = table.layout
         self.expired_row_count = 0
         """Number of entries dropped so far because they were not changed in time."""
-        self._what = f"state {layout.name!r} of process {operator_id!r}"
+        self._what = f"state {self.layout.name!r} of process {operator_id!r}"
         self._ttl_us = ttl_us
-        self._table = EntryTable(layout, is_reused=is_reused)
+        self._table = table
 
     @property
     def row_count(self) -> int:
@@ -110,11 +107,11 @@ class KeptEntries:
         if known_us is None or last_us >= known_us + self._ttl_us // PURGES_PER_TTL:
             self.expired_row_count += self._table.expire(last_us)
 
-    def pin(self) -> PinnedChanges:
+    def pin(self) -> PinnedEntries:
         """Hold on to all entries as they are now."""
         return self._table.pin()
 
-    def take_changes(self) -> PinnedChanges:
+    def take_changes(self) -> PinnedChanges | PinnedEntries:
         """Hold on to the entries that changed since the last call."""
         return self._table.take_changes()
 

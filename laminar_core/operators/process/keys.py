@@ -44,6 +44,10 @@ class Keys:
         np.maximum.at(newest_us, numbers[0], times_us)
         return cls(found.select(list(columns)).combine_chunks(), numbers[0], newest_us)
 
+    def named(self, columns: Sequence[str]) -> "Keys":
+        """Return the same keys with these names of the key columns, in their order."""
+        return replace(self, table=self.table.rename_columns(list(columns)))
+
     def __len__(self) -> int:
         return self.table.num_rows
 

@@ -10,11 +10,12 @@ import pyarrow as pa
 from laminar_core.aggregates.row_groups import as_array
 from laminar_core.operators.base import JsonObject
 from laminar_core.operators.process.declared import state_columns, time_to_live_us
-from laminar_core.operators.process.entries import offsets
+from laminar_core.operators.process.entries import EntryTable, offsets
 from laminar_core.operators.process.given import Values, typed_values, wrong
 from laminar_core.operators.process.kept_entries import KeptEntries
 from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.process.timers import IS_SET
+from laminar_core.state.chunks import StateBackend
 from laminar_core.state.named_tables import TableLayout
 from laminar_core.units import Duration
 
@@ -60,16 +61,19 @@ class ListState:
         identity = (*(key.name for key in keys), POSITION)
         return TableLayout(name, columns, identity, "newest", IS_SET)
 
-    def opened(self, operator_id: str, layout: TableLayout) -> "KeyedLists":
+    def opened(self, operator_id: str, layout: TableLayout, backend: StateBackend) -> "KeyedLists":
         """Create the running instance."""
-        return KeyedLists(operator_id, layout, self)
+        return KeyedLists(operator_id, layout, self, backend)
 
 
 class KeyedLists(KeptEntries):
     """The lists of one state in one subtask. A key without values has the empty list."""
 
-    def __init__(self, operator_id: str, layout: TableLayout, declared: ListState) -> None:
-        super().__init__(operator_id, layout, declared.ttl_us, is_reused=False)
+    def __init__(
+        self, operator_id: str, layout: TableLayout, declared: ListState, backend: StateBackend
+    ) -> None:
+        table = EntryTable(layout, backend, is_reused=False)
+        super().__init__(operator_id, table, declared.ttl_us)
         self.next_position = 0
         self._type = declared.type
 

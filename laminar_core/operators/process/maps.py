@@ -15,10 +15,11 @@ from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.operators.base import JsonObject
 from laminar_core.operators.process.changes import expiries_us, newest_positions
 from laminar_core.operators.process.declared import state_columns, time_to_live_us
-from laminar_core.operators.process.entries import offsets
+from laminar_core.operators.process.entries import EntryTable, offsets
 from laminar_core.operators.process.given import Values, typed_values, wrong
 from laminar_core.operators.process.kept_entries import KeptEntries
 from laminar_core.operators.process.keys import Keys
+from laminar_core.state.chunks import StateBackend
 from laminar_core.state.named_tables import TableLayout
 from laminar_core.units import Duration
 
@@ -66,9 +67,9 @@ class MapState:
         identity = (*(key.name for key in keys), ENTRY)
         return TableLayout(name, state_columns(keys, own, self.ttl), identity, "newest", name)
 
-    def opened(self, operator_id: str, layout: TableLayout) -> "KeyedMaps":
+    def opened(self, operator_id: str, layout: TableLayout, backend: StateBackend) -> "KeyedMaps":
         """Create the running instance."""
-        return KeyedMaps(operator_id, layout, self)
+        return KeyedMaps(operator_id, layout, self, backend)
 
 
 class KeyedMaps(KeptEntries):
@@ -78,8 +79,11 @@ class KeyedMaps(KeptEntries):
     any number.
     """
 
-    def __init__(self, operator_id: str, layout: TableLayout, declared: MapState) -> None:
-        super().__init__(operator_id, layout, declared.ttl_us, is_reused=True)
+    def __init__(
+        self, operator_id: str, layout: TableLayout, declared: MapState, backend: StateBackend
+    ) -> None:
+        table = EntryTable(layout, backend, is_reused=True)
+        super().__init__(operator_id, table, declared.ttl_us)
         self._key_type, self._type = declared.key_type, declared.type
 
     def get(self, keys: Keys, entries: Values) -> pa.Array:

@@ -16,9 +16,9 @@
 The functions are called with whole batches, and never with an empty one.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
@@ -38,6 +38,7 @@ from laminar_core.operators.process.subtask import (
     DUE,
     TIMERS,
     Calls,
+    InputCalls,
     KeyedState,
     ProcessSubtask,
     Setup,
@@ -56,15 +57,8 @@ RowsOut = Iterable[Emitted] | pa.RecordBatch | Side | None
 """
 
 
-@runtime_checkable
-class Process(Protocol):
-    """A user's code over keyed rows.
-
-    ``on_timer`` and ``on_clock_timer`` have the form of ``on_timer`` in ``TimedProcess``; a class
-    without them can set no such timers. An attribute ``sides`` declares side outputs: the columns
-    of each, by name. An attribute ``version`` numbers what the state means; a class without it must
-    not change while its state is to be continued.
-    """
+class DeclaresState(Protocol):
+    """Declares state and the columns of the result; every process function does."""
 
     @property
     def state(self) -> Mapping[str, State]:
@@ -75,6 +69,20 @@ class Process(Protocol):
     def schema(self) -> pa.Schema:
         """The columns of what it emits; most often an attribute of the class."""
         ...
+
+
+P = TypeVar("P", bound=DeclaresState)
+
+
+@runtime_checkable
+class Process(DeclaresState, Protocol):
+    """A user's code over keyed rows.
+
+    ``on_timer`` and ``on_clock_timer`` have the form of ``on_timer`` in ``TimedProcess``; a class
+    without them can set no such timers. An attribute ``sides`` declares side outputs: the columns
+    of each, by name. An attribute ``version`` numbers what the state means; a class without it must
+    not change while its state is to be continued.
+    """
 
     def process(
         self, rows: pa.RecordBatch, keys: Keys, state: KeyedState, timers: Timers
@@ -125,19 +133,13 @@ class FunctionProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessRows:
-    """Run a user's process function over rows that are exchanged by ``keys``.
-
-    ``time_column``: the event time, whose values may lag ``lag_us`` behind the watermark. Without
-    it there are no timers in event time, no time to live, and no row is late.
-    """
+class ProcessSpec(Generic[P]):
+    """A user's process function in a plan; ``keys`` are the key columns of its state."""
 
     redistribution: ClassVar[Redistribution] = "keyed"
     operator_id: str
     keys: tuple[str, ...]
-    process: Process
-    time_column: str | None = None
-    lag_us: int = 0
+    process: P
 
     @property
     def needs_event_time(self) -> bool:
@@ -172,64 +174,17 @@ class ProcessRows:
             TABLES: described(self._layouts(fields)),
         }
 
-    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """Return the schema that the process declares.
-
-        Raises:
-            ConfigurationError: a key or the time is missing (WRONG_SCHEMA) or of a type that cannot
-                be one (UNSUPPORTED_TYPE); a name is used twice, or event time is needed and there
-                is none (INVALID_PIPELINE).
-        """
-        require_columns(input_schema, self.keys)
-        for key in self.keys:
-            require_key_type(input_schema.field(key).type)
-        self._require_names()
-        if self.time_column is not None:
-            require_columns(input_schema, [self.time_column])
-            require_time_column(input_schema, self.time_column)
-        elif self.needs_event_time:
-            raise ConfigurationError(
-                ErrorCode.INVALID_PIPELINE,
-                f"timers and times to live of process {self.operator_id!r} need event time: call"
-                " watermark(column) before, or pass time=column",
-            )
-        return self.process.schema
-
-    def side_outputs(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
-        """Return what the process declares, and the schema of late rows, if there can be any."""
-        late = {LATE: input_schema} if self.needs_event_time else {}
-        return {**late, **self.sides}
-
-    def state_tables(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
+    def state_tables(self, *inputs: pa.Schema) -> Mapping[str, pa.Schema]:
         """Return a table per state, and the timers."""
-        layouts = self._layouts(self._key_fields(input_schema))
+        layouts = self._layouts(self._key_fields(inputs[0]))
         return {layout.name: layout.schema for layout in layouts}
 
-    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> ProcessSubtask:
-        """Create the running instance."""
-        layouts = self._layouts(self._key_fields(input_schema))
-        calls = Calls(
-            self.process.process,
-            getattr(self.process, "on_timer", None),
-            getattr(self.process, "on_clock_timer", None),
-        )
-        time_column = self.time_column if self.needs_event_time else None
-        return ProcessSubtask(
-            Setup(
-                self.operator_id,
-                self.keys,
-                self.output_schema(input_schema),
-                {layout.name: layout for layout in layouts},
-                dict(self.process.state),
-                self.sides,
-                calls,
-                time_column,
-                self.lag_us,
-            ),
-            context,
-        )
+    def require_names(self, late: Collection[str]) -> None:
+        """Accept the names that the process declares; ``late``: side outputs of late rows.
 
-    def _require_names(self) -> None:
+        Raises:
+            ConfigurationError: a name is used twice, or cannot be one (INVALID_PIPELINE).
+        """
         reserved = (KEY_GROUP, EXPIRES, IS_SET, DUE, POSITION, ENTRY)
         require_distinct(
             [*self.keys, *self.process.state, *reserved],
@@ -241,15 +196,50 @@ class ProcessRows:
                     ErrorCode.INVALID_PIPELINE,
                     f"process {self.operator_id!r} calls a state {name!r}: use letters, digits, _",
                 )
-        if self.needs_event_time and LATE in self.sides:
+        for name in late:
+            if name in self.sides:
+                raise ConfigurationError(
+                    ErrorCode.INVALID_PIPELINE,
+                    f"process {self.operator_id!r} declares the side output {name!r}, which is for"
+                    " its late rows: rename it",
+                )
+
+    def require_time(self, schema: pa.Schema, time_column: str | None, of: str = "") -> None:
+        """Accept the event time of an input; ``of`` names it in the message if there are several.
+
+        Raises:
+            ConfigurationError: the column is missing (WRONG_SCHEMA) or no time (UNSUPPORTED_TYPE),
+                or there is none and event time is needed (INVALID_PIPELINE).
+        """
+        if time_column is not None:
+            require_columns(schema, [time_column])
+            require_time_column(schema, time_column)
+        elif self.needs_event_time:
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,
-                f"process {self.operator_id!r} declares the side output {LATE!r}, which is for its"
-                " late rows: rename it",
+                f"timers and times to live of process {self.operator_id!r} need event time{of}:"
+                " call watermark(column) before, or pass time=column",
             )
 
-    def _key_fields(self, input_schema: pa.Schema) -> list[pa.Field]:
-        return [pa.field(k, plain_type(input_schema.field(k).type)) for k in self.keys]
+    def setup(self, inputs: Sequence[InputCalls], first: pa.Schema) -> Setup:
+        """Return the parts of a subtask; ``first``: the columns of the first input."""
+        layouts = self._layouts(self._key_fields(first))
+        return Setup(
+            self.operator_id,
+            self.keys,
+            self.process.schema,
+            {layout.name: layout for layout in layouts},
+            dict(self.process.state),
+            self.sides,
+            inputs,
+            Calls(
+                getattr(self.process, "on_timer", None),
+                getattr(self.process, "on_clock_timer", None),
+            ),
+        )
+
+    def _key_fields(self, schema: pa.Schema) -> list[pa.Field]:
+        return [pa.field(k, plain_type(schema.field(k).type)) for k in self.keys]
 
     def _layouts(self, fields: list[pa.Field]) -> list[TableLayout]:
         states = self.process.state.items()
@@ -259,3 +249,41 @@ class ProcessRows:
         if isinstance(self.process, ClockProcess):
             found.append(timer_layout(CLOCK_TIMERS, fields))
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRows(ProcessSpec[Process]):
+    """Run a user's process function over rows that are exchanged by ``keys``.
+
+    ``time_column``: the event time, whose values may lag ``lag_us`` behind the watermark. Without
+    it there are no timers in event time, no time to live, and no row is late.
+    """
+
+    time_column: str | None = None
+    lag_us: int = 0
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """Return the schema that the process declares.
+
+        Raises:
+            ConfigurationError: a key or the time is missing (WRONG_SCHEMA) or of a type that cannot
+                be one (UNSUPPORTED_TYPE); a name is used twice, or event time is needed and there
+                is none (INVALID_PIPELINE).
+        """
+        require_columns(input_schema, self.keys)
+        for key in self.keys:
+            require_key_type(input_schema.field(key).type)
+        self.require_names([LATE] if self.needs_event_time else [])
+        self.require_time(input_schema, self.time_column)
+        return self.process.schema
+
+    def side_outputs(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
+        """Return what the process declares, and the schema of late rows, if there can be any."""
+        late = {LATE: input_schema} if self.needs_event_time else {}
+        return {**late, **self.sides}
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> ProcessSubtask:
+        """Create the running instance."""
+        time_column = self.time_column if self.needs_event_time else None
+        rows = InputCalls(self.process.process, self.keys, time_column, self.lag_us)
+        return ProcessSubtask(self.setup([rows], input_schema), context)

@@ -56,16 +56,31 @@ _NO_TIME_US = int(np.iinfo(np.int64).min)
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The user's functions."""
+    """The user's functions for timers."""
 
-    process: Call
     on_timer: Call | None
     on_clock_timer: Call | None
 
 
 @dataclass(frozen=True, slots=True)
+class InputCalls:
+    """The user's function for the rows of one input, and what these rows are like.
+
+    ``keys``: their key columns, in the order of those of the state. ``time_column``: their event
+    time, at most ``lag_us`` behind the watermark; None if the process does not act on event time.
+    """
+
+    call: Call
+    keys: tuple[str, ...]
+    time_column: str | None
+    lag_us: int
+    late: str = LATE
+    """The side output of its late rows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
-    """The parts of a subtask; ``time_column`` is None if it does not act on event time."""
+    """The parts of a subtask; ``keys`` are the key columns of the state."""
 
     operator_id: str
     keys: tuple[str, ...]
@@ -73,12 +88,16 @@ class Setup:
     layouts: Mapping[str, TableLayout]
     states: Mapping[str, State]
     sides: Mapping[str, pa.Schema]
+    inputs: Sequence[InputCalls]
     calls: Calls
-    time_column: str | None
-    lag_us: int
+
+    @property
+    def has_time(self) -> bool:
+        """Return whether it acts on event time."""
+        return self.inputs[0].time_column is not None
 
 
-class ProcessSubtask:
+class ProcessState:
     """One subtask: state and timers of the keys in its range of key groups."""
 
     def __init__(self, setup: Setup, context: SubtaskContext) -> None:
@@ -87,7 +106,7 @@ class ProcessSubtask:
         self._setup = setup
         self._context = context
         self._values: dict[str, KeptState] = {
-            name: declared.opened(setup.operator_id, setup.layouts[name])
+            name: declared.opened(setup.operator_id, setup.layouts[name], context.backend)
             for name, declared in setup.states.items()
         }
         names = (TIMERS, CLOCK_TIMERS)
@@ -106,26 +125,27 @@ class ProcessSubtask:
 
     # --- rows and time --------------------------------------------------------------------------
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[Emitted]:
-        """Yield what the user's function emits for rows that are in time.
+    def taken(self, index: int, batch: pa.RecordBatch) -> Iterator[Emitted]:
+        """Yield what the user's function emits for rows of this input that are in time.
 
         Raises:
             ConfigurationError: it emits rows of another schema (WRONG_SCHEMA).
             DataError: a row has no event time (NULL_EVENT_TIME).
         """
-        if self._setup.time_column is None:
+        come_from = self._setup.inputs[index]
+        if come_from.time_column is None:
             times_us = np.full(batch.num_rows, _NO_TIME_US)
         else:
-            times_us = event_times_us(batch, self._setup.time_column)
-            in_time = self._in_time(batch, times_us)
+            times_us = event_times_us(batch, come_from.time_column)
+            in_time = self._in_time(batch, times_us, come_from)
             if not in_time.all():
                 late = batch.filter(pa.array(~in_time))
                 self.late_row_count += late.num_rows
-                yield Side(LATE, late)
+                yield Side(come_from.late, late)
                 batch, times_us = batch.filter(pa.array(in_time)), times_us[in_time]
         if batch.num_rows:
-            keys = Keys.of_rows(batch, self._setup.keys, times_us)
-            yield from self._called(self._setup.calls.process, batch, keys)
+            keys = Keys.of_rows(batch, come_from.keys, times_us).named(self._setup.keys)
+            yield from self._called(come_from.call, batch, keys)
             if self._watermark_us is not None:  # What it has set may be due already.
                 yield from self._fire(self._event, self._watermark_us)
 
@@ -141,8 +161,9 @@ class ProcessSubtask:
         if self._timers.input_ended:
             yield from self._fire(self._clock, watermark_us)
             return
+        passed_us = watermark_us - max(one.lag_us for one in self._setup.inputs)
         for values in self._values.values():
-            values.purge(watermark_us - self._setup.lag_us)
+            values.purge(passed_us)
 
     def output_watermark(self, watermark_us: int) -> int:
         """Return the watermark: timers that are left are due after it, and rows are in time."""
@@ -157,14 +178,16 @@ class ProcessSubtask:
         """Yield what the user's function emits for timers that are due by the clock."""
         return self._fire(self._clock, int(now_ms * 1000))
 
-    def _in_time(self, batch: pa.RecordBatch, times_us: Integers) -> np.ndarray[Any, Any]:
-        times_us = times_us + self._setup.lag_us
+    def _in_time(
+        self, batch: pa.RecordBatch, times_us: Integers, come_from: InputCalls
+    ) -> np.ndarray[Any, Any]:
+        times_us = times_us + come_from.lag_us
         late = np.zeros(len(times_us), np.bool_)
         if self._watermark_us is not None:
             late |= times_us < self._watermark_us
         if self._ahead is not None:
             rows = pa.Table.from_batches([batch])
-            late |= self._ahead.is_late(rows, self._setup.keys, times_us)
+            late |= self._ahead.is_late(rows, come_from.keys, times_us)
         return ~late
 
     def _fire(self, table: TimerTable | None, until_us: int) -> Iterator[pa.RecordBatch | Side]:
@@ -252,7 +275,7 @@ class ProcessSubtask:
             self._restore_positions(snapshot.properties)
         for name, kept in {**self._values, **self._tables}.items():
             kept.restore_mark([snapshot.expired_us.get(name) for snapshot in snapshots])
-        if self._setup.time_column is not None:
+        if self._setup.has_time:
             self._watermark_us = least_watermark_us(snapshots)
             self._ahead = Progress.restored(snapshots, ranges, owned, self._context.max_parallelism)
 
@@ -286,9 +309,25 @@ class ProcessSubtask:
         expired_us = {name: us for name, us in marks.items() if us is not None}
         groups = self._context.max_parallelism
 
-        def finish_snapshot() -> Snapshot:
-            tables = [(name, of.stored_table(groups)) for name, of in pinned.items()]
-            named = tuple(StateTable(name, rows) for name, rows in tables if rows.num_rows)
-            return Snapshot(named, properties, expired_us=expired_us)
+        def tables() -> Iterator[StateTable]:
+            for name, of in pinned.items():
+                for rows in of.stored_tables(groups):
+                    yield StateTable(name, rows)
 
-        return finish_snapshot
+        return lambda: Snapshot(tables(), properties, expired_us=expired_us)
+
+
+class ProcessSubtask(ProcessState):
+    """A subtask with one input."""
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[Emitted]:
+        """Yield what the user's function emits for these rows."""
+        return self.taken(0, batch)
+
+
+class ConnectedSubtask(ProcessState):
+    """A subtask with several inputs, which share state and timers."""
+
+    def process_input(self, index: int, batch: pa.RecordBatch) -> Iterator[Emitted]:
+        """Yield what the user's function for this input emits for these rows."""
+        return self.taken(index, batch)

@@ -1,6 +1,6 @@
 """A value per key: declared by a process function, read and written for many keys at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from laminar_core.operators.process.changes import expiries_us, least_of_all
 from laminar_core.operators.process.declared import PURGES_PER_TTL, state_columns, time_to_live_us
 from laminar_core.operators.process.given import Values, typed_values, wrong
 from laminar_core.operators.process.keys import Keys
+from laminar_core.state.chunks import StateBackend
 from laminar_core.state.keyed_rows import KeyedRows, PinnedRows, RowLayout
 from laminar_core.state.named_tables import TableLayout
 from laminar_core.state.window_layout import TIME_TYPE
@@ -56,9 +57,9 @@ class ValueState:
         columns = state_columns(keys, [pa.field(name, self.type)], self.ttl)
         return TableLayout(name, columns, tuple(k.name for k in keys), "newest", name)
 
-    def opened(self, operator_id: str, layout: TableLayout) -> "KeyedValues":
+    def opened(self, operator_id: str, layout: TableLayout, backend: StateBackend) -> "KeyedValues":
         """Create the running instance."""
-        return KeyedValues(operator_id, layout, self)
+        return KeyedValues(operator_id, layout, self, backend)
 
 
 class KeyedValues:
@@ -72,7 +73,13 @@ class KeyedValues:
     next_position = 0
     """Values are not numbered."""
 
-    def __init__(self, operator_id: str, layout: TableLayout, declared: ValueState) -> None:
+    def __init__(
+        self,
+        operator_id: str,
+        layout: TableLayout,
+        declared: ValueState,
+        backend: StateBackend,
+    ) -> None:
         self.layout = layout
         self.expired_row_count = 0
         """Number of values dropped so far because they were not changed in time."""
@@ -82,7 +89,7 @@ class KeyedValues:
         self._type = declared.type
         self._ttl_us = declared.ttl_us
         schema = layout.schema.remove(0)
-        self._rows = KeyedRows(RowLayout(layout.keys, (), schema))
+        self._rows = KeyedRows(RowLayout(layout.keys, (), schema), backend.shelf(schema))
         self._has_cut = False
         """Whether earlier rows were written as changes, so that removals have to be written."""
         self._removed = 0
@@ -230,7 +237,9 @@ class PinnedValues:
     layout: TableLayout
     whole: bool = field(kw_only=True)
 
-    def stored_table(self, max_parallelism: int) -> pa.Table:
-        """Build the table of a checkpoint."""
-        stored = self.rows.stored_table(max_parallelism)
-        return self.layout.present_rows(stored) if self.whole else stored
+    def stored_tables(self, max_parallelism: int) -> Iterator[pa.Table]:
+        """Yield the tables of a checkpoint."""
+        for stored in self.rows.stored_tables(max_parallelism):
+            rows = self.layout.present_rows(stored) if self.whole else stored
+            if rows.num_rows:
+                yield rows

@@ -7,7 +7,9 @@ import pytest
 
 from benchmarks.topics.system import System
 
-BURN = "from time import process_time\nwhile process_time() < 0.3: pass"
+BURN = "from time import process_time\nwhile process_time() < 0.4: pass"
+CPU_S_MIN = 0.3
+"""Less than what is burnt: the system counts each process in ticks of 10 ms."""
 PROGRAM = f"""
 import subprocess, sys
 BURN = {BURN!r}
@@ -35,13 +37,13 @@ def log(tmp_path: Path) -> Path:
 def test_processes_that_a_system_starts_are_counted(log: Path, line: str) -> None:
     with System([sys.executable, "-c", PROGRAM], log) as system:
         cost = system.work(line)
-    assert cost.cpu_s >= 0.3
+    assert cost.cpu_s >= CPU_S_MIN
     assert cost.wall_s > 0
 
 
 def test_only_the_last_line_is_measured(log: Path) -> None:
     with System([sys.executable, "-c", PROGRAM], log) as system:
-        assert system.work("one that ends", "nothing").cpu_s < 0.3
+        assert system.work("one that ends", "nothing").cpu_s < CPU_S_MIN
 
 
 def test_a_system_that_ended_says_why(log: Path) -> None:

@@ -18,6 +18,8 @@ from verification.brokers.place import Place
 from verification.brokers.relay_run import RelayRun
 from verification.servers.kafka_broker import KafkaBroker
 
+pytestmark = pytest.mark.early
+
 LIMITS = {"producer_byte_rate": 1_000, "consumer_byte_rate": 5_000}
 QUICK = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
 """Settings with which a broker that is gone is missed soon."""

@@ -25,7 +25,7 @@ from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 from tests.simulated.savepoint_stories import Story, slow_job
-from verification.crash_points import by_drivers, simulated_crashes
+from verification.crash_points import by_drivers, simulated_crash, simulated_points
 
 SELDOM = CoordinatorConfig(interval_ms=300)
 
@@ -66,7 +66,9 @@ def about_the_import(call: StoreCall) -> bool:
 
 
 class TestDyingAnywhere:
-    def test_another_job_goes_on_from_the_savepoint_whenever_a_driver_dies(self, stopped):
+    def test_another_job_goes_on_from_the_savepoint_whenever_a_driver_dies(
+        self, stopped, every_case
+    ):
         before, target = stopped
 
         def build() -> tuple[Job, Simulation]:
@@ -76,14 +78,14 @@ class TestDyingAnywhere:
             simulation.options = replace(simulation.options, from_savepoint=str(target))
             return job, simulation
 
-        count = 0
-        for crashed in simulated_crashes(build, about_the_import, ("crash",)):
-            count += 1
+        points = simulated_points(build, about_the_import, ("crash",))
+        assert len(points) > 40
+        for point in points if every_case else points[::3]:
+            crashed = simulated_crash(build, about_the_import, point)
             crashed.job.check()
             assert len(crashed.job.ledgers["out"].rows()) == len(crashed.job.expected["out"])
-        assert count > 40
 
-    def test_the_same_job_goes_back_whenever_a_driver_dies(self, finished):
+    def test_the_same_job_goes_back_whenever_a_driver_dies(self, finished, every_case):
         before, target = finished
 
         def build() -> tuple[Job, Simulation]:
@@ -94,11 +96,10 @@ class TestDyingAnywhere:
             simulation.options = replace(simulation.options, from_savepoint=str(target))
             return job, simulation
 
-        count = 0
-        for crashed in simulated_crashes(build, about_the_import, ("crash",)):
-            count += 1
-            crashed.job.check()
-        assert count > 40
+        points = simulated_points(build, about_the_import, ("crash",))
+        assert len(points) > 40
+        for point in points if every_case else points[::3]:
+            simulated_crash(build, about_the_import, point).job.check()
 
 
 def kill_before(simulation: Simulation, key: str) -> None:

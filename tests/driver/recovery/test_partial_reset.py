@@ -6,12 +6,13 @@ from laminar_core.driver.recovery.partial_reset import (
     PartReset,
     decided_before,
     hanging_together,
-    parse_reset_from,
     part_to_reset,
+    require_no_position,
     together,
     without_part,
 )
 from laminar_core.driver.recovery.renaming import Rename
+from laminar_core.driver.recovery.stated_positions import ResetFrom
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.operators import agg
 from laminar_core.pipeline import Pipeline
@@ -40,6 +41,10 @@ def plan_of(*joined: tuple[str, str], names: str = "abc", end: str = "out") -> P
 APART, JOINED = plan_of(), plan_of(("a", "b"))
 
 
+def named(*sources: str) -> list[ResetFrom]:
+    return [ResetFrom(source) for source in sources]
+
+
 def alone(name: str) -> set[str]:
     return {name, f"{name}-sum", f"{name}-sum-combine", f"{name}-out"}
 
@@ -61,7 +66,7 @@ def test_what_met_in_the_checkpoint_or_meets_now_hangs_together() -> None:
 
 
 def test_a_part_is_taken_with_its_sources_and_sinks() -> None:
-    part = part_to_reset(checkpoint_of(JOINED), JOINED, ["a-sum"], ["b", "a"])
+    part = part_to_reset(checkpoint_of(JOINED), JOINED, ["a-sum"], named("b", "a"))
     assert part is not None
     assert (part.sources, part.sinks) == (("a", "b"), ("a-out", "b-out", "ab-out"))
     assert part.record() == PartialReset(operators=part.operators)
@@ -70,11 +75,11 @@ def test_a_part_is_taken_with_its_sources_and_sinks() -> None:
 
 def test_everything_is_no_part() -> None:
     every = plan_of(("a", "b"), ("b", "c"))
-    assert part_to_reset(checkpoint_of(every), every, ["a-sum"], ["a", "b", "c"]) is None
+    assert part_to_reset(checkpoint_of(every), every, ["a-sum"], named("a", "b", "c")) is None
 
 
 def test_old_names_belong_to_it() -> None:
-    part = part_to_reset(checkpoint_of(APART), APART, ["a"], ["a"], [Rename("sums", "a-sum")])
+    part = part_to_reset(checkpoint_of(APART), APART, ["a"], named("a"), [Rename("sums", "a-sum")])
     assert part is not None
     assert "sums" in part.operators
 
@@ -83,31 +88,32 @@ def test_old_names_belong_to_it() -> None:
     ("operators", "sources", "problem"),
     [
         (["a-sum"], ["a"], "b has to be read again, too, and .* say --reset-from b=beginning"),
+        (["a-sum"], ["a", "b", "a"], "--reset-from names a source twice: a, b, a"),
         (["a-sum"], ["a", "b", "c"], "c is no source of what is reset with a-sum"),
         (["none"], ["a"], "there is no operator none to reset; there are: a, a-out"),
         (["a"], ["x"], "there is no operator x to reset"),
     ],
-    ids=["too few", "too many", "no operator", "no source"],
+    ids=["too few", "twice", "too many", "no operator", "no source"],
 )
 def test_each_source_has_to_be_named_and_no_other(
     operators: list[str], sources: list[str], problem: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=problem) as refused:
-        part_to_reset(checkpoint_of(JOINED), JOINED, operators, sources)
+        part_to_reset(checkpoint_of(JOINED), JOINED, operators, named(*sources))
     assert refused.value.code is ErrorCode.INVALID_OPTION
 
 
 def test_a_sink_that_is_gone_could_not_take_its_output_back() -> None:
     moved = plan_of(end="elsewhere")
     with pytest.raises(IncompatibleStateError, match="a-out has output of what is reset"):
-        part_to_reset(checkpoint_of(APART), moved, ["a-sum"], ["a"])
+        part_to_reset(checkpoint_of(APART), moved, ["a-sum"], named("a"))
 
 
 def test_positions_of_a_source_that_is_gone_are_given_up_first() -> None:
     carried = {"d": CarriedOperator(source="d", checkpoint_id=5)}
     checkpoint = checkpoint_of(APART).model_copy(update={"carried": carried})
     with pytest.raises(IncompatibleStateError, match="--accept source-drop:d"):
-        part_to_reset(checkpoint, APART, ["a-sum"], ["a"])
+        part_to_reset(checkpoint, APART, ["a-sum"], named("a"))
 
 
 def test_nothing_is_left_of_a_part_in_the_checkpoint() -> None:
@@ -140,7 +146,36 @@ def test_decisions_of_several_starts_are_one_part() -> None:
     assert together(asked, None) is asked
 
 
-@pytest.mark.parametrize("text", ["a", "a=", "=beginning", "a=earliest", "a=b=beginning"])
-def test_a_position_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="give SOURCE=beginning"):
-        parse_reset_from(text)
+def test_a_stated_position_is_recorded_and_said() -> None:
+    stated = [ResetFrom("a", "row 7"), ResetFrom("b")]
+    part = part_to_reset(checkpoint_of(JOINED), JOINED, ["a-sum"], stated)
+    assert part is not None
+    assert part.record().positions == {"a": "row 7"}
+    assert "a: read again from row 7" in part.lines()
+    assert "b: read again from its beginning" in part.lines()
+
+
+def test_the_newest_decision_says_from_where_a_source_is_read() -> None:
+    checkpoint, of_a = checkpoint_of(APART), tuple(alone("a"))
+    at_7, at_9 = (PartialReset(operators=of_a, positions={"a": str(n)}) for n in (7, 9))
+    anew, of_b = PartialReset(operators=of_a), PartialReset(operators=tuple(alone("b")))
+    for decisions, expected in (
+        ([at_7, of_b], {"a": "7"}),
+        ([at_7, at_9], {"a": "9"}),
+        ([at_7, anew], {}),
+    ):
+        found = decided_before(checkpoint, APART, [*enumerate(decisions, 3)])
+        assert found is not None
+        assert found.positions == expected
+    asked = part_to_reset(checkpoint, APART, ["a-sum"], named("a"))
+    both = together(asked, decided_before(checkpoint, APART, [(3, at_7)]))
+    assert both is not None
+    assert both.positions == {}
+
+
+def test_there_is_no_position_where_everything_is_reset() -> None:
+    every = plan_of(("a", "b"), ("b", "c"))
+    stated = [ResetFrom("a", "row 7"), *named("b", "c")]
+    with pytest.raises(ConfigurationError, match=r"everything is reset, .*: say a=beginning, and"):
+        part_to_reset(checkpoint_of(every), every, ["a-sum"], stated)
+    require_no_position(named("a"))

@@ -43,7 +43,8 @@ def test_old_partitions_go_and_the_history_stays(instance) -> None:
 
 def test_a_killed_run_is_closed(instance) -> None:
     run = instance.create_run_for_job(
-        defs.resolve_job_def(f"{JOB}_run"),
+        defs.resolve_job_def("laminar_run"),
+        run_config={"ops": {"laminar_run": {"config": {"stream": JOB}}}},
         tags={STREAM_TAG: JOB},
         status=dg.DagsterRunStatus.STARTED,
     )

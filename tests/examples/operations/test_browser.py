@@ -24,9 +24,11 @@ pytestmark = [
 ]
 
 UP_MS_MAX = 60_000
+ONE_CHOICE = "ops: {laminar_recover: {config: {restore: {newest: {}}}}}"
+TWO_CHOICES = ONE_CHOICE.replace("newest: {}", "newest: {}, checkpoint: {number: 2}")
 CONFIG = """
 ops:
-  payments_pin:
+  laminar_pin:
     config: {checkpoint_id: 2, reason: before the upgrade}
 """
 
@@ -50,7 +52,13 @@ def test_a_checkpoint_is_looked_at_and_pinned_in_the_ui(tmp_path: Path) -> None:
                 tmp_path,
             )
             assert picture.read_bytes().startswith(b"\x89PNG")
-            browser.launch("payments_pin", CONFIG)
+            browser.page.get_by_alt_text("alignment per channel").first.wait_for()
+            browser.open(asset_page(JOB, "deployment"), ["stopped at checkpoint 3"])
+            browser.fill_in("laminar_recover", TWO_CHOICES, "only specify a single field")
+            assert not browser.may_launch
+            browser.fill_in("laminar_recover", ONE_CHOICE)
+            assert browser.may_launch
+            browser.launch("laminar_pin", CONFIG)
             run_id = browser.page.url.rpartition("/")[2].partition("?")[0]
         wait(lambda: ui.run(run_id).is_over)
         assert ui.run(run_id).status == "SUCCESS", ui.why_failed(run_id)

@@ -1,35 +1,36 @@
 """Dagster's own GraphQL answers, without a server between: queries and answers fit each other."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_graphql.test.utils import execute_dagster_graphql
+from gql import GraphQLRequest
+from gql.transport import Transport
+from graphql import ExecutionResult, print_ast
 
-from examples.operations.client import DagsterClient, UiError
+from examples.operations.client import LOCATION, REPOSITORY, DagsterClient, UiError
 from laminar_core.orchestration.streams import ROOT
 
 KEY = dg.AssetKey(["payments", "checkpoint"])
 
 
-class InProcess(DagsterClient):
+class InProcess(Transport):
     """Answers as the webserver would."""
 
-    def bind(self, process: WorkspaceProcessContext) -> "InProcess":
-        object.__setattr__(self, "process", process)
-        return self
+    def __init__(self, process: WorkspaceProcessContext) -> None:
+        self._process = process
 
-    def _request(self, method: str, path: str, body: str | None = None) -> tuple[int, bytes]:
-        assert (method, path) == ("POST", "/graphql")
-        assert body is not None
-        asked = json.loads(body)
-        context = self.process.create_request_context()
-        answer = execute_dagster_graphql(context, asked["query"], asked["variables"])
-        return 200, json.dumps({"data": answer.data}).encode()
+    def execute(self, request: GraphQLRequest, *_: Any, **how: Any) -> ExecutionResult:
+        del how
+        context = self._process.create_request_context()
+        text, variables = print_ast(request.document), request.variable_values or {}
+        answer = execute_dagster_graphql(context, text, variables)
+        return ExecutionResult(data=answer.data)
 
 
 @pytest.fixture(scope="module")
@@ -41,23 +42,60 @@ def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple]:
             instance, WorkspaceFileTarget([str(ROOT / "workspace.yaml")])
         ) as process,
     ):
-        yield instance, InProcess(0).bind(process)
+        yield instance, DagsterClient(0, InProcess(process))
 
 
 def test_what_is_not_there(dagster: tuple) -> None:
     _, ui = dagster
     assert ui.runs() == []
-    assert ui.ticks("payments_checkpoint_reporter") == []
+    assert ui.ticks("laminar_checkpoint_reporter") == []
     assert ui.partitions(KEY) == frozenset()
     assert ui.check(KEY, "manifest_integrity", "0000000001") == "never run"
 
 
 def test_a_launch_is_checked_as_in_the_launchpad(dagster: tuple) -> None:
     _, ui = dagster
-    with pytest.raises(UiError, match=r"payments_pin: .*checkpoint_id"):
-        ui.launch("payments_pin", {"ops": {"payments_pin": {"config": {}}}})
-    with pytest.raises(UiError, match="payments_never"):
-        ui.launch("payments_never")
+    with pytest.raises(UiError, match=r"laminar_pin: .*checkpoint_id"):
+        ui.launch("laminar_pin", {"ops": {"laminar_pin": {"config": {}}}})
+    with pytest.raises(UiError, match="laminar_never"):
+        ui.launch("laminar_never")
+
+
+VALID = """
+query($selector: PipelineSelector!, $config: RunConfigData!) {
+  isPipelineConfigValid(pipeline: $selector, runConfigData: $config, mode: "default") {
+    __typename
+    ... on RunConfigValidationInvalid { errors { message } }
+  }
+  runConfigSchemaOrError(selector: $selector) {
+    ... on RunConfigSchema { rootDefaultYaml }
+  }
+}"""
+
+
+@pytest.mark.parametrize(
+    ("restore", "said"),
+    [
+        ({"newest": {}}, None),
+        ({}, "Must specify a field"),
+        ({"newest": {}, "checkpoint": {"number": 2}}, "only specify a single field"),
+        ({"checkpoint": {"number": "last"}}, "number"),
+    ],
+)
+def test_the_launchpad_knows_what_cannot_be_launched(dagster: tuple, restore, said) -> None:
+    _, ui = dagster
+    selector = {
+        "repositoryLocationName": LOCATION,
+        "repositoryName": REPOSITORY,
+        "pipelineName": "laminar_recover",
+    }
+    form = {"stream": "payments", "restore": restore}
+    config = {"ops": {"laminar_recover": {"config": form}}}
+    answer = ui.query(VALID, selector=selector, config=config)
+    errors = [each["message"] for each in answer["isPipelineConfigValid"].get("errors", ())]
+    assert len(errors) == (said is not None)
+    assert all(said in each for each in errors)
+    assert "resources" not in answer["runConfigSchemaOrError"]["rootDefaultYaml"]
 
 
 def test_what_was_reported(dagster: tuple) -> None:
@@ -80,3 +118,5 @@ def test_what_was_reported(dagster: tuple) -> None:
 def test_nobody_there(tmp_path: Path) -> None:
     del tmp_path
     assert not DagsterClient(1).is_up()
+    with pytest.raises(ConnectionError):
+        DagsterClient(1).runs()

@@ -11,8 +11,7 @@ from examples.operations.job import JobWatch, alignment_s, duration_s, in_words
 from laminar_core.records.actor import ActorKind
 from laminar_core.records.commands import ControlBegun, ControlCommand, ControlResult, SetMode
 from laminar_core.store.command_log import ControlLog
-from laminar_core.store.owner import this_process
-from tests.store.stores import JOB, claim, claimant, complete, never
+from tests.store.stores import JOB, claim, claimant, complete, never, owner_of
 
 
 @pytest.fixture
@@ -74,12 +73,8 @@ def test_damage_is_found_and_only_in_the_newest(job: JobWatch) -> None:
 
 def test_the_driver_is_killed_and_nobody_else(job: JobWatch) -> None:
     with subprocess.Popen(["sleep", "60"]) as driver:
-        stat = Path(f"/proc/{driver.pid}/stat").read_text().rpartition(")")[2].split()
-        owner = this_process().model_copy(
-            update={"pid": driver.pid, "pid_start_time": int(stat[19])}
-        )
         job.store.objects.create()
-        job.store.claims.claim(replace(claimant(), owner=owner), wait_ms=never)
+        job.store.claims.claim(replace(claimant(), owner=owner_of(driver.pid)), wait_ms=never)
         assert job.kill_driver() == driver.pid
         assert driver.wait(10) == -9
     assert job.driver_pid() is None

@@ -16,7 +16,7 @@ from examples.operations.stream import slow_payments
 from laminar_core.host.clock import ManualClock
 from laminar_core.resources.names import partition_of
 from laminar_core.store.checkpoint_store import CheckpointStore
-from tests.store.stores import JOB, claim, claimant, complete, never
+from tests.store.stores import JOB, claim, claimant, complete, never, owner_of
 
 
 @dataclass
@@ -31,7 +31,7 @@ class PlayedUi:
     runs_there: list[Run] = field(default_factory=list)
 
     def ticks(self, sensor: str, limit: int) -> list[Tick]:
-        assert (sensor.startswith(JOB), limit) == (True, 1)
+        assert (sensor.startswith("laminar_"), limit) == (True, 1)
         return [Tick(0, "SKIPPED", "the driver of generation 1 is gone")]
 
     def runs(self, **wanted: object) -> list[Run]:
@@ -70,9 +70,9 @@ class RecoveringClock(ManualClock):
             generation = claim(ui.store, ui.base)
             complete(ui.store, 9, generation)
             ui.runs_there = [
-                Run(f"r{n}", f"{JOB}_recovery", "SUCCESS", {}) for n in range(ui.recoveries)
+                Run(f"r{n}", "laminar_recover", "SUCCESS", {}) for n in range(ui.recoveries)
             ]
-            ui.runs_there += [Run("b", f"{JOB}_recovery", "FAILURE", {})] * ui.blocked
+            ui.runs_there += [Run("b", "laminar_recover", "FAILURE", {})] * ui.blocked
 
 
 @pytest.fixture
@@ -86,10 +86,8 @@ def driver() -> Iterator[subprocess.Popen]:
 def played(tmp_path: Path, driver: subprocess.Popen) -> Operations:
     job = JobWatch.of(tmp_path / "store", JOB)
     job.store.objects.create()
-    stat = Path(f"/proc/{driver.pid}/stat").read_text().rpartition(")")[2].split()
-    known = claimant()
-    owner = known.owner.model_copy(update={"pid": driver.pid, "pid_start_time": int(stat[19])})
-    generation = job.store.claims.claim(replace(known, owner=owner), wait_ms=never)
+    claimed = replace(claimant(), owner=owner_of(driver.pid))
+    generation = job.store.claims.claim(claimed, wait_ms=never)
     job.store.generations.record_base(generation, None)
     for checkpoint_id in (1, 2):
         complete(job.store, checkpoint_id, generation)
@@ -163,5 +161,5 @@ def test_another_reason_of_the_check_is_wrong(played: Operations) -> None:
 
 
 def test_a_run_that_fails_says_why(played: Operations) -> None:
-    with pytest.raises(StepFailed, match="payments_drill ended with FAILURE: run run found damage"):
+    with pytest.raises(StepFailed, match="laminar_drill ended with FAILURE: run run found damage"):
         played.drill()

@@ -7,6 +7,7 @@ notes which rows are in time by a model of its own.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from itertools import cycle
 from random import Random
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ from laminar_core.protocol.types import (
     CheckpointId,
     Generation,
 )
+from laminar_core.state.chunks import MemoryBackend, StateBackend
+from tests.state.shelves import rocks_backend
 
 MAX_PARALLELISM = 8
 LEFT_SCHEMA = pa.schema(
@@ -97,9 +100,12 @@ def batch(side: int, rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(named[f.name], f.type) for f in schema], schema=schema)
 
 
-def context(subtask: int = 0, parallelism: int = 1) -> SubtaskContext:
-    """Return the place of a subtask."""
-    return SubtaskContext("join", subtask, parallelism, MAX_PARALLELISM, Generation(1))
+def context(
+    subtask: int = 0, parallelism: int = 1, backend: StateBackend | None = None
+) -> SubtaskContext:
+    """Return the place of a subtask; its rows are in memory unless a backend is given."""
+    place = (subtask, parallelism, MAX_PARALLELISM, Generation(1))
+    return SubtaskContext("join", *place, backend or MemoryBackend())
 
 
 COLUMNS = ["id", "k", "t", "v", "u", "key", "t_right"]
@@ -131,6 +137,8 @@ def emitted(*parts: pa.RecordBatch | Side) -> list[tuple]:
 class History:
     """An operator in some subtasks; ``times`` are the event-time columns of its result.
 
+    Its rows are in memory, and after every other restore in RocksDB.
+
     ``judged_us``: the time of a row that decides whether it is late. ``lags_us``: how far columns
     of ``times`` may lag behind the watermark.
     """
@@ -159,10 +167,13 @@ class History:
         self._times = times
         self._reached_us = [WATERMARK_MIN_US] * MAX_PARALLELISM
         """By key group: rows before this are late."""
+        self._backends = cycle([MemoryBackend(), rocks_backend()])
         self._open(workers, [WATERMARK_MIN_US] * workers)
 
     def _open(self, workers: int, watermarks_us: list[int]) -> None:
-        self.subtasks = [self.spec.open(context(n, workers), *self.schemas) for n in range(workers)]
+        backend = next(self._backends)
+        contexts = [context(n, workers, backend) for n in range(workers)]
+        self.subtasks = [self.spec.open(one, *self.schemas) for one in contexts]
         self._watermarks_us = watermarks_us
         self._passed_us = [WATERMARK_MIN_US] * workers
         self._chains: list[list[Snapshot]] = [[] for _ in range(workers)]

@@ -154,6 +154,33 @@ def test_keys_without_a_row_within_the_distance_are_dropped() -> None:
         assert sum(table.num_rows for table in merged) <= 4
 
 
+def test_keys_that_are_dropped_are_counted_once_also_over_restarts() -> None:
+    """Goal: also those that have expired at a cut, and had not been dropped from memory."""
+    subtask = join(10).open(context(), LEFT_SCHEMA, RIGHT_SCHEMA)
+    list(subtask.process_input(1, batch(1, [("a", 1, 1), ("b", 6, 2), ("c", 9, 3)])))
+    list(subtask.on_watermark(8))
+    list(subtask.on_watermark(12))
+    assert (subtask.expired_row_count, subtask.held_row_count) == (0, 3)
+    list(subtask.process_input(1, batch(1, [("c", 15, 4)])))
+    list(subtask.on_watermark(18))
+    assert (subtask.expired_row_count, subtask.held_row_count) == (2, 1)
+    list(subtask.process_input(1, batch(1, [("d", 19, 5), ("e", 20, 6)])))
+    list(subtask.on_watermark(26))
+    assert subtask.expired_row_count == 2, "c has expired and is dropped later"
+    snapshot = subtask.snapshot_changes(CheckpointId(1))()
+    tables = list(snapshot.tables)
+    assert snapshot.expired_us == {"left": 25, "right": 25, "newest": 17}
+    halves = [join(10).open(context(n, 2), LEFT_SCHEMA, RIGHT_SCHEMA) for n in range(2)]
+    for half in halves:
+        half.restore([Snapshot(tables, snapshot.properties, expired_us=snapshot.expired_us)])
+        list(half.on_watermark(40))
+        assert half.held_row_count == 0
+    assert sum(half.expired_row_count for half in halves) == 5
+    list(halves[0].process_input(1, batch(1, [("a", 50, 1), ("b", 50, 1)])))
+    list(halves[0].on_watermark(WATERMARK_END_US))
+    assert sum(half.expired_row_count for half in halves) == 5, "the input has ended"
+
+
 def test_a_key_is_not_dropped_before_its_row_is_too_old() -> None:
     subtask = join(5).open(context(), LEFT_SCHEMA, RIGHT_SCHEMA)
     list(subtask.on_watermark(10))

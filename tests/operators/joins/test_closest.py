@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laminar_core.operators.joins.closest import Closest, Keyed, closest
+from laminar_core.operators.joins.closest import Closest, Numbered, closest, numbered
 
 Row = tuple[str, int, int]
 """Two keys and a time."""
@@ -16,15 +16,23 @@ ROWS = st.lists(
 )
 
 
-def keyed(rows: list[Row]) -> Keyed:
-    k, n, t = zip(*rows, strict=True) if rows else ((), (), ())
-    keys = [pa.chunked_array([pa.array(k, pa.string())]), pa.chunked_array([pa.array(n, "i8")])]
-    return Keyed(keys, np.array(t, np.int64))
+def keys_of(rows: list[Row]) -> list[pa.ChunkedArray]:
+    k, n, _ = zip(*rows, strict=True) if rows else ((), (), ())
+    return [pa.chunked_array([pa.array(k, pa.string())]), pa.chunked_array([pa.array(n, "i8")])]
+
+
+def closest_of(left: list[Row], right: list[Row], rows: pa.Table) -> Closest:
+    keys = numbered(keys_of(left), keys_of(right))
+    mine, theirs = (
+        Numbered(numbers, np.array([row[2] for row in side], np.int64))
+        for numbers, side in zip(keys, (left, right), strict=True)
+    )
+    return closest(mine, theirs, rows)
 
 
 def found(left: list[Row], right: list[Row], values: list[int]) -> Closest:
     rows = pa.table({"v": pa.array(values, pa.int64()), "other": pa.nulls(len(values))})
-    return closest(keyed(left), keyed(right), rows)
+    return closest_of(left, right, rows)
 
 
 def last_at(rows: list[tuple[Row, int]], key: tuple, time: float) -> int | None:
@@ -62,6 +70,6 @@ def test_partners_are_those_of_a_loop(left: list[Row], right: list[Row], random)
 def test_the_greatest_of_one_time_does_not_depend_on_the_order_of_arrival(column: pa.Array) -> None:
     rows = pa.table({"first": pa.nulls(4), "v": column})
     for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 3, 0, 1]):
-        right = keyed([("a", 0, 5)] * 4)
-        result = closest(keyed([("a", 0, 5)]), right, rows.take(pa.array(order)))
+        right: list[Row] = [("a", 0, 5)] * 4
+        result = closest_of([("a", 0, 5)], right, rows.take(pa.array(order)))
         assert order[result.partner[0]] == order[result.last[0]] == 3

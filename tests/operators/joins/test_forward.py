@@ -114,6 +114,17 @@ def test_a_row_leaves_when_the_time_of_its_partner_has_passed() -> None:
     assert emitted(*subtask.on_watermark(WATERMARK_END_US)) == []
 
 
+@pytest.mark.parametrize("how", ["left", "inner"])
+def test_left_rows_that_had_no_partner_in_time_are_counted(how: AsOfHow) -> None:
+    subtask = join(10, how).open(context(), LEFT_SCHEMA, RIGHT_SCHEMA)
+    list(subtask.process_input(0, batch(0, [("a", 1, 1), ("b", 2, 2), ("c", 9, 3)])))
+    list(subtask.process_input(1, batch(1, [("a", 3, 7)])))
+    list(subtask.on_watermark(13))
+    assert subtask.expired_row_count == 1
+    list(subtask.on_watermark(WATERMARK_END_US))
+    assert subtask.expired_row_count == 1, "the input has ended"
+
+
 def test_rows_that_cannot_have_a_partner_do_not_wait() -> None:
     rows: list[Row] = [(None, 60, 1), ("a", None, 2), (None, 40, 3)]
     for how, kept in (("left", [(2, None), (1, None)]), ("inner", [])):

@@ -9,6 +9,7 @@ from laminar_core.operators.joins.progress import JoinProgress
 from laminar_core.operators.joins.side import times_of
 from laminar_core.operators.joins.subtask import HeldRows, JoinSubtask
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.state.chunks import MemoryBackend
 from laminar_core.state.rows_layout import RowsLayout
 from laminar_core.state.window_layout import TIME_TYPE
 from tests.operators.joins.join_histories import context
@@ -21,7 +22,12 @@ LAYOUTS = {
 
 def opened() -> tuple[JoinSubtask, dict[str, HeldRows], JoinProgress]:
     held = {
-        name: HeldRows(name, layout, lambda rows, at=layout.schema.names[1]: times_of(rows, at))
+        name: HeldRows(
+            name,
+            layout,
+            lambda rows, at=layout.schema.names[1]: times_of(rows, at),
+            MemoryBackend(),
+        )
         for name, layout in LAYOUTS.items()
     }
     progress = JoinProgress(context(), 0)

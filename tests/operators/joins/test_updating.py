@@ -259,6 +259,9 @@ def test_counts_of_rows_that_have_expired_are_continued() -> None:
     restored = opened(join("inner", 10))
     restored.restore([subtask.snapshot(CheckpointId(1))()])
     assert restored.expired_row_count == 1
+    list(restored.process_input(0, batch(0, [("a", 21, 1)])))
+    list(restored.on_watermark(WATERMARK_END_US))
+    assert restored.expired_row_count == 1, "the input has ended"
 
 
 @pytest.mark.parametrize("how", ["inner", "full", "semi"])

@@ -15,6 +15,7 @@ from laminar_core.operators.process.spec import ProcessRows
 from laminar_core.operators.process.subtask import ProcessSubtask
 from laminar_core.operators.process.values import ValueState
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.state.chunks import MemoryBackend, StateBackend
 from laminar_core.state.expiry import unexpired
 
 SECOND_US = 1_000_000
@@ -89,10 +90,20 @@ class Reminders:
 
 
 def opened(
-    process: Any, subtask: int = 0, parallelism: int = 1, clock: ManualClock | None = None
+    process: Any,
+    subtask: int = 0,
+    parallelism: int = 1,
+    clock: ManualClock | None = None,
+    backend: StateBackend | None = None,
 ) -> ProcessSubtask:
     context = SubtaskContext(
-        "mine", subtask, parallelism, 128, Generation(1), clock=clock or ManualClock(0)
+        "mine",
+        subtask,
+        parallelism,
+        128,
+        Generation(1),
+        backend=backend or MemoryBackend(),
+        clock=clock or ManualClock(0),
     )
     return ProcessRows("mine", ("key",), process, "ts").open(context, INPUT)
 
@@ -111,7 +122,8 @@ def said(results: Iterable[Any]) -> list[tuple[Any, ...]]:
 def cut(subtask: ProcessSubtask, *, changes: bool = False) -> Snapshot:
     """Take a snapshot, of everything or of what changed."""
     take = subtask.snapshot_changes if changes else subtask.snapshot
-    return take(CheckpointId(1))()
+    snapshot = take(CheckpointId(1))()
+    return replace(snapshot, tables=tuple(snapshot.tables))
 
 
 def readable(snapshots: Sequence[Snapshot]) -> list[Snapshot]:

@@ -7,6 +7,8 @@ import pytest
 from laminar_core.operators.process import entries
 from laminar_core.operators.process.entries import EntryTable, offsets
 from laminar_core.operators.process.maps import MapState
+from laminar_core.state.chunks import MemoryBackend
+from tests.state.shelves import stored
 
 LAYOUT = MapState(pa.int64(), pa.int64()).layout("held", [pa.field("k", pa.int64())])
 
@@ -17,7 +19,7 @@ def rows(*changes: tuple[int, int, int | None]) -> pa.Table:
 
 
 def test_runs_stay_few() -> None:
-    table = EntryTable(LAYOUT, is_reused=True)
+    table = EntryTable(LAYOUT, MemoryBackend(), is_reused=True)
     for n in range(300):
         table.change(rows((n % 7, n, n)))
     assert len(table._runs) < 12
@@ -27,19 +29,19 @@ def test_runs_stay_few() -> None:
 
 
 def test_removals_leave_memory_when_they_reach_the_oldest_run() -> None:
-    table = EntryTable(LAYOUT, is_reused=True)
+    table = EntryTable(LAYOUT, MemoryBackend(), is_reused=True)
     table.change(rows((1, 1, 1), (1, 2, 2)))
     table.take_changes()
     table.change(rows((1, 1, None), (1, 2, None)))
     assert table.row_count == 0
-    assert table.take_changes().stored_table(8).num_rows == 2
+    assert stored(table.take_changes()).num_rows == 2
 
 
 def test_keys_and_entries_are_compared_and_not_only_their_hashes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(entries, "hash_columns", lambda _, count: np.zeros(count, np.uint64))
-    table = EntryTable(LAYOUT, is_reused=True)
+    table = EntryTable(LAYOUT, MemoryBackend(), is_reused=True)
     table.change(rows((1, 1, 11), (2, 1, 21)))
     table.change(rows((1, 2, 12), (2, 1, 22)))
     positions, found = table.of_entries(pa.table({"k": [2, 1, 3], "_entry": [1, 2, 1]}))

@@ -13,8 +13,10 @@ from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.process.lists import ListState
 from laminar_core.operators.process.maps import MapState
 from laminar_core.operators.process.values import ValueState
+from laminar_core.state.chunks import MemoryBackend
 from laminar_core.state.expiry import unexpired
 from laminar_core.state.named_tables import TableLayout
+from tests.state.shelves import rocks_backend, stored
 
 FIELDS = [pa.field("k", pa.string())]
 GROUPS = 16
@@ -42,9 +44,9 @@ class Worker:
     segments: list[pa.Table] = field(default_factory=list)
 
     def cut(self, random: Random) -> None:
-        stored = self.state.take_changes().stored_table(GROUPS)
-        assert stored.schema.equals(self.layout.schema)
-        self.segments = [*self.segments, stored]
+        changes = stored(self.state.take_changes(), GROUPS)
+        assert changes.schema.equals(self.layout.schema)
+        self.segments = [*self.segments, changes]
         if len(self.segments) > 1 and random.random() < 0.5:
             at = random.randrange(len(self.segments) - 1)
             stop = random.randrange(at + 2, len(self.segments) + 1)
@@ -53,7 +55,9 @@ class Worker:
 
 
 class Job:
-    """The workers of one state, and what they have to hold."""
+    """The workers of one state, and what they have to hold; some keep it in RocksDB."""
+
+    backends = (MemoryBackend(), rocks_backend())
 
     def __init__(self, declared: Any, seed: int) -> None:
         self.declared = declared
@@ -66,7 +70,8 @@ class Job:
 
     def worker(self, number: int, count: int) -> Worker:
         owned = key_group_range(number, GROUPS, count)
-        return Worker(self.layout, self.declared.opened("mine", self.layout), owned)
+        backend = self.backends[self.random.random() < 0.5]
+        return Worker(self.layout, self.declared.opened("mine", self.layout, backend), owned)
 
     def owner(self, name: str) -> Any:
         (group,) = key_groups_of(pa.record_batch({"k": [name]}), ["k"], GROUPS).tolist()
@@ -129,9 +134,9 @@ class Job:
         for worker in self.workers:
             origins = [b for b in before if set(b.owned) & set(worker.owned)]
             for origin in origins:
-                segments = [origin.state.pin().stored_table(GROUPS)] if whole else origin.segments
-                for stored in segments:
-                    left = unexpired("held", stored, origin.state.expired_us)
+                segments = [stored(origin.state.pin(), GROUPS)] if whole else origin.segments
+                for segment in segments:
+                    left = unexpired("held", segment, origin.state.expired_us)
                     groups = left.column("key_group").to_pylist()
                     mine = pa.array([group in worker.owned for group in groups], pa.bool_())
                     worker.state.restore(left.filter(mine).drop_columns(["key_group"]))
@@ -178,10 +183,10 @@ def test_a_removed_value_does_not_come_back_when_the_next_one_expires_before_it(
     worker.cut(random)
     state[keys_of(["a"], [900])] = None
     state.purge(850)
-    worker.segments.append(state.take_changes().stored_table(GROUPS))
+    worker.segments.append(stored(state.take_changes(), GROUPS))
     state.purge(880)
     state[keys_of(["a"], [885])] = 2
-    worker.segments.append(state.take_changes().stored_table(GROUPS))
+    worker.segments.append(stored(state.take_changes(), GROUPS))
     worker.segments[1:] = [worker.layout.merge(worker.segments[1:], state.expired_us)]
     state.purge(990)
     job.restore(2)
@@ -192,7 +197,7 @@ def test_a_removed_value_does_not_come_back_when_the_next_one_expires_before_it(
 def test_rows_held_never_exceed_those_of_some_times_to_live(name: str) -> None:
     """A hundred times as many rows as live at once go through."""
     declared = STATES[name]
-    state: Any = declared.opened("mine", declared.layout("held", FIELDS))
+    state: Any = declared.opened("mine", declared.layout("held", FIELDS), MemoryBackend())
     state.take_changes()
     held = []
     for now_us in range(0, 400, 2):
@@ -205,14 +210,14 @@ def test_rows_held_never_exceed_those_of_some_times_to_live(name: str) -> None:
         state.purge(now_us)
         held.append(state.row_count)
         if now_us % 50 == 0:
-            assert state.take_changes().stored_table(GROUPS).num_rows <= 5 * 25
+            assert stored(state.take_changes(), GROUPS).num_rows <= 5 * 25
     assert max(held) <= 5 * (10 + 4) // 2 + 5
     assert state.expired_row_count > 900
 
 
 def test_what_is_cleared_again_and_again_leaves_memory() -> None:
     for declared in (STATES["list"], STATES["map"]):
-        state: Any = declared.opened("mine", declared.layout("held", FIELDS))
+        state: Any = declared.opened("mine", declared.layout("held", FIELDS), MemoryBackend())
         for n in range(80):
             keys = keys_of([f"k{n % 7}", f"k{(n + 1) % 7}"], [0, 0])
             if isinstance(declared, ListState):

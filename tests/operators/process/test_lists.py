@@ -9,6 +9,7 @@ import pytest
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.process.lists import KeyedLists, ListState
+from laminar_core.state.chunks import MemoryBackend
 
 FIELDS = [pa.field("k", pa.string())]
 ROWS = pa.record_batch({"k": ["b", "a", "b"], "v": [1, 2, 3]})
@@ -16,7 +17,7 @@ KEYS = Keys.of_rows(ROWS, ("k",), np.zeros(3, np.int64))
 
 
 def opened(declared: ListState) -> KeyedLists:
-    return declared.opened("mine", declared.layout("held", FIELDS))
+    return declared.opened("mine", declared.layout("held", FIELDS), MemoryBackend())
 
 
 def test_rows_are_appended_to_the_lists_of_their_keys() -> None:

@@ -10,6 +10,7 @@ import pytest
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.process.maps import KeyedMaps, MapState
+from laminar_core.state.chunks import MemoryBackend
 
 FIELDS = [pa.field("k", pa.string())]
 ROWS = pa.record_batch({"k": ["b", "a", "b"], "e": ["x", "x", "y"], "v": [1, 2, 3]})
@@ -17,7 +18,7 @@ KEYS = Keys.of_rows(ROWS, ("k",), np.zeros(3, np.int64))
 
 
 def opened(declared: MapState) -> KeyedMaps:
-    return declared.opened("mine", declared.layout("held", FIELDS))
+    return declared.opened("mine", declared.layout("held", FIELDS), MemoryBackend())
 
 
 def test_entries_are_put_and_read_by_row() -> None:

@@ -30,6 +30,7 @@ from tests.operators.process.processes import (
     rows,
     said,
 )
+from tests.state.shelves import rocks_backend
 
 
 def test_a_timer_fires_once_event_time_has_reached_it() -> None:
@@ -339,7 +340,7 @@ def owned(batch: pa.RecordBatch, worker: ProcessSubtask) -> pa.RecordBatch:
 
 
 def restored(snapshots: Sequence[Snapshot], count: int) -> list[ProcessSubtask]:
-    workers = [opened(Remember(), n, count) for n in range(count)]
+    workers = [opened(Remember(), n, count, backend=rocks_backend()) for n in range(count)]
     for worker in workers:
         mine = owned_key_groups(worker._context)
         worker.restore(

@@ -7,12 +7,14 @@ import pytest
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.process.values import KeyedValues, ValueState
+from laminar_core.state.chunks import MemoryBackend
+from tests.state.shelves import stored
 
 FIELDS = [pa.field("k", pa.string())]
 
 
 def opened(declared: ValueState) -> KeyedValues:
-    return declared.opened("mine", declared.layout("held", FIELDS))
+    return declared.opened("mine", declared.layout("held", FIELDS), MemoryBackend())
 
 
 def keys(*names: str, at_us: int = 0) -> Keys:
@@ -83,6 +85,6 @@ def test_removals_that_are_not_yet_written_stay_until_they_are() -> None:
     values.take_changes()
     values.put(many, pa.nulls(3_000))
     values.purge(0)
-    assert values.take_changes().stored_table(8).num_rows == 3_000
+    assert stored(values.take_changes()).num_rows == 3_000
     values.purge(0)
     assert len(values) == 0

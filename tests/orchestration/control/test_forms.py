@@ -24,9 +24,8 @@ from tests.orchestration.acted_on import JOBS
         (SavepointForm, {"target": "backups/s"}, "target: give an absolute path, or a URI"),
         (SavepointForm, {"target": ""}, "target: give an absolute path, or a URI"),
         (SavepointForm, {"target": "hdfs://h/s"}, "target: "),
-        (StopForm, {"savepoint": "s"}, "savepoint: give an absolute path, or a URI"),
-        (StopForm, {"savepoint": "/s", "cancel": True}, "cancel ends the job without a checkpoint"),
-        (ModeForm, {"mode": "faster"}, "mode: the mode is aligned, unaligned, default, or a"),
+        (StopForm, {"how": {"savepoint": {"target": "s"}}}, "how: savepoint: target: give an abs"),
+        (ModeForm, {"mode": {"overtake": {"after": "soon"}}}, "mode: overtake: after: 'soon' is"),
         (PinForm, {"checkpoint_id": 0}, "checkpoint_id: Input should be greater than or equal"),
         (PinForm, {"checkpoint_id": 1, "name": "a/b"}, "name: "),
         (PinForm, {"checkpoint_id": 1, "hold_for": "ever"}, "hold_for: 'ever' is not a duration"),
@@ -47,10 +46,12 @@ def test_what_is_decisive_has_no_default() -> None:
     assert required == {
         "checkpoint": set(),
         "savepoint": {"target"},
-        "stop": set(),
+        "stop": {"how"},
         "mode": {"mode"},
         "pin": {"checkpoint_id"},
         "unpin": {"checkpoint_id"},
+        "pause": set(),
+        "resume": set(),
         "export_savepoint": {"checkpoint_id", "target"},
     }
 
@@ -70,7 +71,7 @@ def test_the_launchpad_gets_descriptions_and_defaults() -> None:
         if {"mode", "timeout"} <= {field.name for field in snap.fields or ()}
     ]
     fields = {field.name: field for field in shape.fields or ()}
-    assert op.name == "payments_mode"
+    assert op.name == "laminar_mode"
     assert fields["mode"].is_required
     assert "as it was started" in (fields["mode"].description or "")
     assert fields["timeout"].default_value_as_json_str == '"10 minutes"'

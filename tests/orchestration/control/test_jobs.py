@@ -6,13 +6,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.orchestration.control import jobs as control_jobs
+from laminar_core.orchestration import acts
 from laminar_core.orchestration.control.jobs import ACTS
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
 from laminar_core.records.commands import CancelJob, SetMode, StopJob, TakeCheckpoint, TakeSavepoint
 from laminar_core.resources import CheckpointStoreResource
-from laminar_core.resources.names import ACTOR_TAG, ACTS_ON_TAG
+from laminar_core.resources.names import ACT_TAG, ACTOR_TAG
+from laminar_core.sensors.pauses import Pause, read_pauses
 from laminar_core.store.owner import this_process
 from laminar_core.store.pins import Pins
 from laminar_core.store.savepoint_export import export_savepoint
@@ -114,22 +115,25 @@ class TestSavepoint:
 
 class TestStop:
     @pytest.mark.parametrize(
-        ("config", "action"),
+        ("how", "action"),
         [
-            ({}, StopJob()),
-            ({"cancel": True}, CancelJob()),
-            ({"savepoint": "s3://bucket/s?region=x"}, StopJob(target="s3://bucket/s?region=x")),
+            ({"checkpoint": {}}, StopJob()),
+            ({"cancel": {}}, CancelJob()),
+            (
+                {"savepoint": {"target": "s3://bucket/s?region=x"}},
+                StopJob(target="s3://bucket/s?region=x"),
+            ),
         ],
     )
-    def test_the_command_is_the_one_that_is_meant(self, stream, config, action) -> None:
+    def test_the_command_is_the_one_that_is_meant(self, stream, how, action) -> None:
         stream.will_answer("refused", reason="in a test")
-        line_of(stream.run("stop", config))
+        line_of(stream.run("stop", {"how": how}))
         assert stream.asked().action == action
 
     def test_the_end_is_shown_on_the_deployment(self, stream, monkeypatch) -> None:
         stream.will_answer(reason="the job ended: stopped")
         stream.ends_when_asked(monkeypatch)
-        result = stream.run("stop", {"reason": "maintenance"}, ANN)
+        result = stream.run("stop", {"how": {"checkpoint": {}}, "reason": "maintenance"}, ANN)
         assert shown(result)["outcome"] == "stopped"
         told = {k: v.value for k, v in stream.observed("deployment").metadata.items()}
         assert told == {
@@ -145,7 +149,7 @@ class TestMode:
         details = {"alignment_timeout_ms": 0, "edges": 3, "edges_always_aligned": 1}
         stream.will_answer(details=details)
         what = "barriers overtake at once from now on; 1 of 3 edges always align"
-        result = stream.run("mode", {"mode": "unaligned", "reason": "p99 2.1 s"})
+        result = stream.run("mode", {"mode": {"unaligned": {}}, "reason": "p99 2.1 s"})
         assert stream.asked().action == SetMode(mode="unaligned")
         assert shown(result)["what"] == what
         told = {k: v.value for k, v in stream.observed("deployment").metadata.items()}
@@ -154,12 +158,12 @@ class TestMode:
 
     def test_a_time_is_a_mode(self, stream) -> None:
         stream.will_answer(details={"alignment_timeout_ms": None})
-        assert stream.run("mode", {"mode": "5 seconds"}).success
+        assert stream.run("mode", {"mode": {"overtake": {"after": "5 seconds"}}}).success
         assert stream.asked().action == SetMode(mode=5_000)
 
     def test_a_refusal_says_why(self, stream) -> None:
         stream.will_answer("refused", reason="every edge of the job must stay aligned")
-        assert "must stay aligned" in line_of(stream.run("mode", {"mode": "unaligned"}))
+        assert "must stay aligned" in line_of(stream.run("mode", {"mode": {"unaligned": {}}}))
 
 
 class TestPins:
@@ -209,23 +213,40 @@ def test_a_checkpoint_is_exported_without_a_driver(stream, tmp_path) -> None:
     assert "is not empty" in line_of(again)
 
 
+def test_a_pause_is_recorded_with_its_author_until_it_is_ended(stream) -> None:
+    form = {"hold_for": "1 hour", "reason": "a repair"}
+    assert stream.run("pause", form, {ACTOR_TAG: "ann"}).success
+    pause = read_pauses(stream.instance, [STREAM])[STREAM]
+    assert (pause.sensors, pause.by) == (("alignment", "recovery"), "ann")
+    assert pause.until_ms is not None
+    assert "a repair" in stream.observed("deployment").metadata["what"].value
+    assert stream.run("resume", {}).success
+    assert read_pauses(stream.instance, [STREAM])[STREAM] == Pause()
+
+
+def test_a_sensor_that_cannot_be_paused_is_refused(stream) -> None:
+    said = line_of(stream.run("pause", {"sensors": ["run_failures"]}))
+    assert said.startswith("config: sensors: give some of checkpoint_reporter, alignment, ")
+    assert read_pauses(stream.instance, [STREAM]) == {}
+
+
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({"payments_pin": {"config": {}}}, 'Missing required config entry "checkpoint_id"'),
+        ({"laminar_pin": {"config": {}}}, 'Missing required config entry "checkpoint_id"'),
         (
-            {"payments_pin": {"config": {"checkpoint_id": 1, "hold": "x"}}},
+            {"laminar_pin": {"config": {"checkpoint_id": 1, "hold": "x"}}},
             'Received unexpected config entry "hold"',
         ),
         (
-            {"payments__pin": {"config": {"checkpoint_id": 1}}},
-            'Received unexpected config entry "payments__pin"',
+            {"laminar__pin": {"config": {"checkpoint_id": 1}}},
+            'Received unexpected config entry "laminar__pin"',
         ),
     ],
 )
 def test_a_field_that_is_missing_or_mistyped_is_refused_before_the_run(config, problem) -> None:
-    resources = {"checkpoints": CheckpointStoreResource(uri="/s")}
-    job = dg.Definitions(jobs=[JOBS["pin"]], resources=resources).resolve_job_def("payments_pin")
+    resources = {"laminar_checkpoints": CheckpointStoreResource(uri="/s")}
+    job = dg.Definitions(jobs=[JOBS["pin"]], resources=resources).resolve_job_def("laminar_pin")
     with pytest.raises(dg.DagsterInvalidConfigError, match=problem):
         dg.validate_run_config(job, {"ops": config})
 
@@ -235,8 +256,9 @@ def test_a_run_that_dagster_would_forget_does_nothing(stream, monkeypatch) -> No
         assert instance is stream.instance
         raise dg.Failure("it would be forgotten")
 
-    monkeypatch.setattr(control_jobs, "refuse_temporary_instance", refuse)
-    some = {"target": "/s", "checkpoint_id": 1, "mode": "aligned", "timeout": "1 millisecond"}
+    monkeypatch.setattr(acts, "refuse_temporary_instance", refuse)
+    some: dict[str, object] = {"target": "/s", "checkpoint_id": 1, "timeout": "1 millisecond"}
+    some |= {"mode": {"aligned": {}}, "how": {"checkpoint": {}}}
     for act in ACTS:
         config = {name: value for name, value in some.items() if name in act.form.model_fields}
         assert line_of(stream.run(act.name, config)) == "it would be forgotten"
@@ -246,7 +268,7 @@ def test_a_run_that_dagster_would_forget_does_nothing(stream, monkeypatch) -> No
 
 def test_the_jobs_say_on_what_they_act() -> None:
     for name, job in JOBS.items():
-        assert job.name == f"{STREAM}_{name}"
-        assert job.tags[ACTS_ON_TAG] == STREAM
+        assert job.name == f"laminar_{name}"
+        assert job.tags[ACT_TAG] == name
         assert job.tags["dagster/max_retries"] == "0"
         assert job.description

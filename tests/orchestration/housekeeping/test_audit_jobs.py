@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.audit_jobs import build_audit_job
 from laminar_core.records.actor import Actor
 from laminar_core.resources.names import check_key
@@ -43,7 +44,7 @@ def write_anew(bench: Bench, times: int, reason: str) -> None:
 
 
 def verify(bench: Bench, **config: object) -> dg.ExecuteInProcessResult:
-    return bench.run(build_audit_job(SPEC, bench.clock), config)
+    return bench.run(build_audit_job(Group((SPEC,)), bench.clock), config)
 
 
 def verdicts(bench: Bench) -> list[bool]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.cost_jobs import build_cost_job
 from laminar_core.orchestration.spec import PriceTable
 from laminar_core.protocol.types import CheckpointId, Generation
@@ -27,7 +28,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def report(bench: Bench) -> dict:
-    assert bench.run(build_cost_job(PRICED, bench.clock)).success
+    assert bench.run(build_cost_job(Group((PRICED,)), bench.clock)).success
     return bench.materialised("costs")[-1]
 
 
@@ -98,5 +99,5 @@ def test_it_counts_its_own_requests_and_changes_nothing(bench) -> None:
 
 def test_an_empty_store_fails_with_its_line(tmp_path) -> None:
     with bench_at(tmp_path) as bench:
-        result = bench.run(build_cost_job(SPEC, bench.clock))
+        result = bench.run(build_cost_job(Group((SPEC,)), bench.clock))
         assert "has no job payments" in bench.failure(result)

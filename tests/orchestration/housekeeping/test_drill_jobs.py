@@ -8,6 +8,8 @@ import dagster as dg
 import pytest
 
 from laminar_core.configuration import SparkOptions
+from laminar_core.orchestration.checkpoint_choices import AtRandom, Numbered
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.drill_jobs import (
     DrillForm,
     build_drill_job,
@@ -41,8 +43,8 @@ def drill(bench: Bench, how: str, **config: object) -> dg.ExecuteInProcessResult
             "laminar": (sys.executable, "-c", STAND_IN),
         }
     )
-    job = build_drill_job(spec, bench.clock)
-    return bench.run(job, {"which": "newest", "reason": "every night", **config})
+    job = build_drill_job(Group((spec,)), bench.clock)
+    return bench.run(job, {"which": {"newest": {}}, "reason": "every night", **config})
 
 
 def verdicts(bench: Bench) -> list[tuple[bool, str]]:
@@ -102,32 +104,23 @@ def test_without_a_record_only_the_reason_is_reported(bench, how, said) -> None:
 
 
 def test_a_random_one_is_drawn_by_a_seed_that_is_reported(bench) -> None:
-    result = drill(bench, "passes", which="random")
+    result = drill(bench, "passes", which={"random": {}})
     (told,) = bench.materialised("drill")
     assert (told["checkpoint_id"], told["seed"]) == (2, seed_of(result.run_id))
-    assert drill(bench, "passes", which="random", seed=5).success
+    assert drill(bench, "passes", which={"random": {"seed": 5}}).success
     assert bench.materialised("drill")[-1]["seed"] == 5
 
 
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"which": "checkpoint"}, "checkpoint_id and `which: checkpoint` belong together"),
-        ({"checkpoint_id": 3}, "checkpoint_id and `which: checkpoint` belong together"),
-        ({"seed": 3}, "seed is only for `which: random`"),
-        ({"which": "checkpoint", "checkpoint_id": 0}, "checkpoint_id"),
+        ({"which": {"checkpoint": {"number": 0}}}, "which: checkpoint: number"),
         ({"workers": 0}, "workers"),
     ],
 )
 def test_an_unclear_request_is_refused_before_anything_starts(bench, config, said) -> None:
     assert said in bench.failure(drill(bench, "passes", **config))
     assert not notes(bench).exists()
-
-
-def test_which_one_has_no_default(bench) -> None:
-    job = build_drill_job(SPEC, bench.clock)
-    with pytest.raises(dg.DagsterInvalidConfigError, match="which"):
-        bench.run(job, {"reason": "none given"})
 
 
 def test_the_command_is_what_a_person_would_type() -> None:
@@ -138,26 +131,26 @@ def test_the_command_is_what_a_person_would_type() -> None:
         spark=SparkOptions(conf={"spark.executor.memory": "4g"}),
         laminar=("laminar",),
     )
-    form = DrillForm(which="checkpoint", checkpoint_id=4, workers=3, scratch="s3://b/x")
+    form = DrillForm(which=Numbered(number=4), workers=3, scratch="s3://b/x")
     assert drill_command(spec, "/store", form, None) == [
-        *("laminar", "drill", "jobs/payments.py", "--set", "input=in"),
+        *("laminar", "drills", "run", "jobs/payments.py", "--set", "input=in"),
         *("--store", "/store", "--job", "payments", "--checkpoint", "4"),
         *("--workers", "3", "--batches", "10", "--scratch", "s3://b/x"),
         *("--conf", "spark.executor.memory=4g", "--reason", "requested in Dagster", "--json"),
     ]
-    drawn = drill_command(spec, "/store", DrillForm(which="random"), 9)
+    drawn = drill_command(spec, "/store", DrillForm(which=AtRandom()), 9)
     assert drawn[drawn.index("--random") + 1] == "9"
     assert "--checkpoint" not in drawn
 
 
 def test_all_drills_share_a_pool(bench) -> None:
-    (node,) = build_drill_job(SPEC, bench.clock).nodes
+    (node,) = build_drill_job(Group((SPEC,)), bench.clock).nodes
     assert isinstance(node.definition, dg.OpDefinition)
     assert node.definition.pool == DRILL_POOL
 
 
 @pytest.mark.parametrize("launch", ["detached", "supervised"])
 def test_a_drill_may_take_as_long_as_it_holds_its_checkpoint(bench, launch) -> None:
-    job = build_drill_job(SPEC.model_copy(update={"launch": launch}), bench.clock)
+    job = build_drill_job(Group((SPEC.model_copy(update={"launch": launch}),)), bench.clock)
     assert job.tags["dagster/max_runtime"] == "21600"
     assert job.tags["dagster/max_retries"] == "0"

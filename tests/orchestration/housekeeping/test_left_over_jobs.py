@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.left_over_jobs import build_left_over_job
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.facts import DAY_MS, HOUR_MS
@@ -30,7 +31,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def orphans(bench: Bench, **config: object):
     policy = RetentionConfig(keep_last=1, left_overs="report", unreadable="delete")
     spec = SPEC.model_copy(update={"retention": policy})
-    return bench.run(build_left_over_job(spec, bench.clock), config)
+    return bench.run(build_left_over_job(Group((spec,)), bench.clock), config)
 
 
 def test_a_report_says_what_is_there_and_changes_nothing(bench) -> None:

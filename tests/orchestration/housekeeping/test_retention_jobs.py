@@ -7,6 +7,7 @@ import pytest
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.retention_jobs import build_retention_job
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import CheckpointId
@@ -23,7 +24,7 @@ from laminar_core.retention.run import Retention
 from laminar_core.store.audit_log import AuditLog
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
 from tests.retention.retention_jobs import JOB, ME
-from tests.store.stores import damage
+from tests.store.stores import damage, outcome, trigger
 
 PARTITIONS = checkpoint_partitions(JOB).name or ""
 
@@ -40,7 +41,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def retention(bench: Bench, spec: StreamSpec = SPEC, **config: object):
-    return bench.run(build_retention_job(spec, bench.clock), config)
+    job = build_retention_job(Group((spec,)), bench.clock)
+    return bench.run(job, {"mode": "delete", **config})
 
 
 def test_what_the_policy_drops_is_deleted_and_reported(bench) -> None:
@@ -72,6 +74,17 @@ def test_what_is_gone_is_no_partition_any_more_and_its_history_stays(bench) -> N
     assert [record.checkpoint_id for record in bench.store.attempts.history()] == [1, 2, 3, 4, 5]
 
 
+def test_the_newest_attempts_that_failed_stay_partitions(bench, monkeypatch) -> None:
+    monkeypatch.setattr("laminar_core.orchestration.housekeeping.retention_jobs.FAILED_KEPT", 2)
+    for number, what in ((6, "declined"), (7, "expired"), (8, "subsumed"), (9, "declined")):
+        assert bench.store.attempts.record_trigger(trigger(number, 1))
+        bench.store.attempts.record_outcome(outcome(number, what))
+    bench.instance.add_dynamic_partitions(PARTITIONS, [partition_of(n) for n in range(6, 10)])
+    assert retention(bench).success
+    kept = [int(key) for key in bench.instance.get_dynamic_partitions(PARTITIONS)]
+    assert sorted(kept) == [3, 4, 5, 9]
+
+
 def test_what_others_deleted_is_no_partition_either(bench) -> None:
     """But what this store has never seen stays: it is of another one."""
     other = Retention(bench.store, RetentionConfig(keep_last=2).policy(), bench.clock.now_ms)
@@ -85,8 +98,8 @@ def test_what_others_deleted_is_no_partition_either(bench) -> None:
 
 def test_only_reading_every_byte_finds_a_flipped_bit(bench) -> None:
     damage(bench.store, bench.store.paths.state(CheckpointId(5), "window", 0), "rotten")
-    assert retention(bench, verify="sizes", dry_run=True).success
-    assert retention(bench, verify="bytes", dry_run=True).success
+    assert retention(bench, verify="sizes", mode="report").success
+    assert retention(bench, verify="bytes", mode="report").success
     by_size, whole = bench.observed("retention")
     assert (by_size["planned_checkpoints"], whole["planned_checkpoints"]) == (2, 1)
 
@@ -98,9 +111,9 @@ def test_the_plan_that_was_carried_out_can_be_found_by_its_number(bench) -> None
     assert record.asset_materialization.tags[RETENTION_PLAN_TAG] == "1"
 
 
-def test_a_dry_run_changes_nothing(bench) -> None:
+def test_a_form_that_says_nothing_deletes_nothing(bench) -> None:
     before = bench.store.objects.list("")
-    assert retention(bench, dry_run=True).success
+    assert bench.run(build_retention_job(Group((SPEC,)), bench.clock)).success
     assert bench.store.objects.list("") == before
     assert len(bench.instance.get_dynamic_partitions(PARTITIONS)) == 5
     assert bench.materialised("retention") == []
@@ -130,7 +143,7 @@ def test_the_policy_of_the_stream_is_the_default(bench) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "said"),
-    [({"keep_lst": 3}, "keep_lst"), ({"max_age": "long"}, "long"), ({"keep_last": 0}, "keep_last")],
+    [({"max_age": "long"}, "long"), ({"keep_last": 0}, "keep_last")],
 )
 def test_a_wrong_policy_fails_with_its_field_and_deletes_nothing(bench, policy, said) -> None:
     assert said in bench.failure(retention(bench, policy=policy))
@@ -169,7 +182,7 @@ def test_what_an_earlier_run_began_is_finished_first(bench, monkeypatch) -> None
         patched.setattr(retention_module, "Application", killed)
         with pytest.raises(KeyboardInterrupt):
             runner.apply(planned, ME, {})
-    assert retention(bench, dry_run=True).success
+    assert retention(bench, mode="report").success
     assert len(list(runner.log.unfinished())) == 1
     assert retention(bench).success
     first, second = bench.materialised("retention")

@@ -38,10 +38,10 @@ class TestDetached:
         assert (stream.living, stream.bases) == ([2], [None, 3])
         assert stream.facts("deployment")["restored_checkpoint"] == 3
 
-    def test_the_job_is_tagged_with_the_stream_it_acts_on(self, stream) -> None:
-        tags = stream.definitions().resolve_job_def(f"{STREAM}_start").tags
-        assert tags[ACTS_ON_TAG] == STREAM
-        assert tags["dagster/max_retries"] == "0"
+    def test_the_run_is_tagged_with_the_stream_it_acts_on(self, stream) -> None:
+        run = stream.instance.get_run_by_id(stream.start().run_id)
+        assert run.tags[ACTS_ON_TAG] == STREAM
+        assert run.tags["dagster/max_retries"] == "0"
 
     def test_what_brings_the_stream_back_is_ahead_of_everything_else_in_a_queue(
         self, stream
@@ -51,7 +51,7 @@ class TestDetached:
             for job in stream.definitions().resolve_all_job_defs()
         }
         ahead = {name for name, priority in priorities.items() if priority > 0}
-        assert ahead == {f"{STREAM}_start", f"{STREAM}_recovery"}
+        assert ahead == {"laminar_start", "laminar_recover"}
 
     @pytest.mark.parametrize("start_from", ["fresh", "newest"])
     def test_it_may_not_forget_a_checkpoint(self, stream, start_from) -> None:
@@ -100,10 +100,13 @@ class TestRefusals:
             stream.start("newest")
         )
 
-    @pytest.mark.parametrize("config", [{}, {"start_from": "latest"}, {"start_form": "newest"}])
-    def test_what_to_start_from_has_to_be_said(self, stream, config) -> None:
+    @pytest.mark.parametrize(
+        "config",
+        [{}, {"start_from": "nothing"}, {"start_from": "latest"}, {"start_form": "newest"}],
+    )
+    def test_a_mistyped_form_is_refused_before_the_run(self, stream, config) -> None:
         with pytest.raises(dg.DagsterInvalidConfigError, match=r"start_fr|start_fo"):
-            stream.run("start", config, op=f"{STREAM}__deployment")
+            stream.run("start", config)
 
     def test_another_generation_than_expected_is_reported_with_its_owner(self, stream) -> None:
         stream.has_run(1)

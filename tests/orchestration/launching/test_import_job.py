@@ -9,6 +9,8 @@ import pytest
 
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.objectstore.opening import open_object_store
+from laminar_core.orchestration import acts
+from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.launching import import_job
 from laminar_core.orchestration.launching.dry_run import DryRun
 from laminar_core.orchestration.launching.import_job import build_import_job
@@ -27,7 +29,7 @@ from tests.store.stores import claim, claimant, complete, never
 
 ANN = Actor("ann", reason="to move")
 MOVED_MS = 1_700_000_000_000
-NAME = f"{STREAM}_import_savepoint"
+NAME = "laminar_import_savepoint"
 RESTORE = {"verdict": "restore", "job": STREAM, "checkpoint": {"checkpoint_id": 2}, "problems": []}
 
 
@@ -47,11 +49,11 @@ class Import(ActedOn):
 
     def import_from(self, uri: str, **config: Any) -> dg.ExecuteInProcessResult:
         resources = {
-            "checkpoints": CheckpointStoreResource(uri=self.uri),
-            "driver": SparkDriverClient(),
-            "launcher": DetachedDriver(),
+            "laminar_checkpoints": CheckpointStoreResource(uri=self.uri),
+            "laminar_driver": SparkDriverClient(),
+            "laminar_launcher": DetachedDriver(),
         }
-        definitions = dg.Definitions(jobs=[build_import_job(SPEC)], resources=resources)
+        definitions = dg.Definitions(jobs=[build_import_job(Group((SPEC,)))], resources=resources)
         return definitions.resolve_job_def(NAME).execute_in_process(
             instance=self.instance,
             run_config={"ops": {NAME: {"config": {"savepoint": uri, **config}}}},
@@ -200,7 +202,7 @@ def test_a_run_that_dagster_would_forget_does_nothing(stream, foreign, monkeypat
     def refuse(_: object) -> None:
         raise dg.Failure("it would be forgotten")
 
-    monkeypatch.setattr(import_job, "refuse_temporary_instance", refuse)
+    monkeypatch.setattr(acts, "refuse_temporary_instance", refuse)
     assert line_of(stream.import_from(foreign)) == "it would be forgotten"
     assert stream.asked_with == []
 

@@ -6,15 +6,23 @@ import signal
 import dagster as dg
 import pytest
 
-from laminar_core.orchestration.launching.restore_forms import RecoverForm
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.resources.names import checkpoint_key
+from laminar_core.resources.names import checkpoint_key, checkpoint_partitions
 from laminar_core.store.owner import is_running
 from laminar_core.store.pins import Pins
 from tests.orchestration.started import STREAM, StartedStream, line_of
 from tests.store.stores import claim, complete
 
 LATER = "2100-01-01T00:00:00Z"
+NEWEST = {"restore": {"newest": {}}}
+
+
+def numbered(number: int) -> dict[str, object]:
+    return {"restore": {"checkpoint": {"number": number}}}
+
+
+def before(time: str) -> dict[str, object]:
+    return {"restore": {"before": {"time": time}}}
 
 
 def verdicts(stream: StartedStream) -> list[tuple[str | None, bool]]:
@@ -47,7 +55,7 @@ class TestRecovery:
     def test_it_may_not_begin_anew(self, stream, name) -> None:
         """Goal: a checkpoint that cannot be restored after all ends the start, not the state."""
         stream.has_run(2)
-        config = {"recover": {"newest": True}, "rollback": {"by": 1}, "rescale": {"workers": 3}}
+        config = {"recover": NEWEST, "rollback": {"by": 1}, "rescale": {"workers": 3}}
         done = stream.recovery(2) if name == "recovery" else stream.run(name, config[name])
         assert done.success
         command = stream.facts("recovery")["command"]
@@ -80,6 +88,16 @@ class TestRecovery:
         assert verdicts(stream) == [("0000000002", False)]
         assert (stream.living, stream.materialized("recovery")) == ([], [])
 
+    def test_an_attempt_that_never_completed_is_refused_although_it_is_a_partition(
+        self, stream
+    ) -> None:
+        stream.has_run(2)
+        name = str(checkpoint_partitions(STREAM).name)
+        stream.instance.add_dynamic_partitions(name, ["0000000003"])
+        assert line_of(stream.recovery(3)).endswith("cannot be restored: it never completed")
+        assert verdicts(stream) == []
+        assert stream.living == []
+
     def test_without_the_check_the_asset_itself_refuses(self, stream) -> None:
         """Goal: `dagster asset materialize --select payments/recovery` skips the check."""
         stream.has_run(2)
@@ -99,9 +117,6 @@ class TestRecovery:
     @pytest.mark.parametrize(
         "config",
         [
-            {},
-            {"payments_recovery": {"config": {"reason": "x", "expected_generation": 7}}},
-            {"payments__recovery": {"config": {"expected_generation": 7}}},
             {"payments__recovery": {"config": {"reason": "x", "expects_generation": 7}}},
             {"payments__recovery": {"config": {"reason": "x", "running_driver": "kill"}}},
         ],
@@ -245,13 +260,11 @@ class TestRecover:
     @pytest.mark.parametrize(
         ("config", "said"),
         [
-            ({}, "exactly one of checkpoint, before and newest"),
-            ({"checkpoint": 1, "newest": True}, "exactly one of checkpoint, before and newest"),
-            ({"before": "yesterday"}, "before: write the time in ISO 8601 with a zone"),
-            ({"before": "2026-03-01T12:00:00"}, "before: write the time in ISO 8601 with a zone"),
-            ({"checkpoint": 0}, "checkpoint: "),
-            ({"newest": True, "expected_generation": 7}, "its newest generation is 1, not 7"),
-            ({"checkpoint": 9}, "checkpoint 9 cannot be restored: it never completed"),
+            (before("yesterday"), "restore: before: time: 'yesterday' is not a time: write it in"),
+            (before("2026-03-01T12:00:00"), "is not a time: write it in ISO 8601 with a zone"),
+            (numbered(0), "restore: checkpoint: number: "),
+            ({**NEWEST, "expected_generation": 7}, "its newest generation is 1, not 7"),
+            (numbered(9), "checkpoint 9 cannot be restored: it never completed"),
         ],
     )
     def test_what_cannot_be_meant_is_refused(self, stream, config, said) -> None:
@@ -262,30 +275,30 @@ class TestRecover:
     def test_the_newest_is_the_newest_that_is_whole(self, stream) -> None:
         stream.has_run(3)
         path = stream.damage(3)
-        assert stream.run("recover", {"newest": True, "reason": "by hand"}).success
+        assert stream.run("recover", {**NEWEST, "reason": "by hand"}).success
         assert stream.bases == [None, 2]
         (made,) = stream.materialized("recovery")
         assert made.partition == "0000000002"
         assert made.metadata["why"].value == "by hand"
         assert path in made.metadata["rejected_checkpoints"].value[0]["reason"]
-        assert verdicts(stream) == [("0000000002", True)]
+        assert verdicts(stream) == [("0000000002", True), ("0000000003", False)]
 
     def test_the_newest_of_a_driver_that_is_stopped_is_the_one_it_was_stopped_with(
         self, stream
     ) -> None:
         stream.has_run(1)
         stream.start("newest")
-        assert stream.run("recover", {"newest": True, "running_driver": "stop"}).success
+        assert stream.run("recover", {**NEWEST, "running_driver": "stop"}).success
         assert stream.bases == [None, 1, 3]
 
     def test_there_is_nothing_to_recover_where_nothing_ever_completed(self, stream) -> None:
-        said = line_of(stream.run("recover", {"newest": True}))
-        assert "no completed checkpoint; payments_start begins it" in said
+        said = line_of(stream.run("recover", NEWEST))
+        assert "no completed checkpoint; laminar_start begins it" in said
 
     def test_a_dry_run_says_what_would_be_done_while_the_job_runs(self, stream) -> None:
         stream.has_run(2)
         stream.start("newest")
-        result = stream.run("recover", {"checkpoint": 1, "dry_run": True})
+        result = stream.run("recover", {**numbered(1), "dry_run": True})
         assert result.success
         (output,) = [event for event in result.all_events if event.is_successful_output]
         facts = {k: v.value for k, v in output.event_specific_data.metadata.items()}
@@ -293,28 +306,21 @@ class TestRecover:
         assert facts["report"]["words"] == ["--restore", "1"]
         assert (stream.living, stream.materialized("recovery")) == ([2], [])
 
-    @pytest.mark.parametrize(
-        ("fields", "words"),
-        [({"newest": True}, []), ({"before": LATER}, ["--restore-before", LATER])],
-    )
-    def test_a_dry_run_asks_for_the_same(self, fields, words) -> None:
-        assert RecoverForm(**fields).words == words
-
     def test_a_time_finds_the_newest_that_was_completed_before_it(self, stream) -> None:
         stream.has_run(3)
-        assert stream.run("recover", {"before": LATER}).success
+        assert stream.run("recover", before(LATER)).success
         assert stream.bases == [None, 3]
 
     def test_before_the_first_one_there_is_none(self, stream) -> None:
         stream.has_run(3)
-        said = line_of(stream.run("recover", {"before": "1999-12-31T23:59:59+01:00"}))
+        said = line_of(stream.run("recover", before("1999-12-31T23:59:59+01:00")))
         assert "no checkpoint was completed before that time" in said
 
     def test_somebody_who_claims_the_job_meanwhile_goes_on(self, stream) -> None:
         """Goal: of two that pass all looks at once, the store lets one through."""
         stream.has_run(2)
         stream.meanwhile.append(lambda: claim(stream.store, base=2))
-        said = line_of(stream.run("recover", {"newest": True}))
+        said = line_of(stream.run("recover", NEWEST))
         assert "exit code 2: job payments is not started: its newest generation is 2, not 1" in said
         assert stream.bases == [None, 2]
 

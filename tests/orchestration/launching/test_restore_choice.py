@@ -16,7 +16,7 @@ from laminar_core.sensors.recovery.candidates import choose_by_sizes
 from tests.orchestration.started import STREAM, StartedStream, line_of
 from tests.sensors.recoveries import read_whole
 
-NEWEST = {"newest": True}
+NEWEST = {"restore": {"newest": {}}}
 
 
 class Reads(StartedStream):
@@ -87,7 +87,7 @@ def test_what_another_run_has_read_is_not_believed(stream) -> None:
     ("name", "config", "restored"),
     [
         ("recover", NEWEST, 3),
-        ("recover", {"checkpoint": 2}, 2),
+        ("recover", {"restore": {"checkpoint": {"number": 2}}}, 2),
         ("rollback", {"by": 1}, 2),
     ],
 )

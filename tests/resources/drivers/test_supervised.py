@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
+import psutil
 import pytest
 
 from laminar_core.resources.drivers.events import DriverEvent
@@ -62,8 +63,10 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def is_alive(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    try:
+        return psutil.Process(pid).status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+    except psutil.NoSuchProcess:
+        return False
 
 
 def wait_for_end(pid: int) -> bool:

@@ -6,12 +6,12 @@ import dagster as dg
 import pytest
 
 from laminar_core.host.clock import ManualClock
-from laminar_core.resources.names import ACTS_ON_TAG, STREAM_TAG, checkpoint_key
+from laminar_core.resources.names import ACT_TAG, ACTS_ON_TAG, STREAM_TAG, checkpoint_key
 from laminar_core.sensors.alerting.alerts import Alert
 from laminar_core.sensors.alerting.sensors import (
     build_check_failure_sensor,
     build_run_failure_sensor,
-    is_of,
+    stream_of_run,
 )
 from laminar_core.sensors.policy import AlertPolicy
 from tests.sensors.streams import STREAM, Ticks
@@ -19,6 +19,7 @@ from tests.sensors.streams import STREAM, Ticks
 HEARD: list[Alert] = []
 POLICY = AlertPolicy(hook=f"{__name__}:hear")
 KEY = checkpoint_key(STREAM)
+DRILL = {ACT_TAG: "drill", ACTS_ON_TAG: STREAM}
 
 
 def hear(alert: Alert) -> None:
@@ -67,7 +68,7 @@ def tell_of(instance: dg.DagsterInstance, job: dg.JobDefinition) -> dg.DagsterRu
     event = result.get_run_failure_event()
     run = instance.get_run_by_id(result.run_id)
     assert run is not None
-    sensor = build_run_failure_sensor(STREAM, POLICY, ManualClock())
+    sensor = build_run_failure_sensor({STREAM: POLICY}, ManualClock())
     context = dg.build_run_status_sensor_context(
         sensor_name=sensor.name, dagster_event=event, dagster_instance=instance, dagster_run=run
     ).for_run_failure()
@@ -78,7 +79,7 @@ def tell_of(instance: dg.DagsterInstance, job: dg.JobDefinition) -> dg.DagsterRu
 @pytest.mark.parametrize(
     ("name", "tags"),
     [
-        (f"{STREAM}_rollback", {}),
+        ("laminar_rollback", {}),
         ("a_job_of_their_own", {ACTS_ON_TAG: STREAM}),
         ("a_job_of_their_own", {STREAM_TAG: STREAM}),
     ],
@@ -93,7 +94,7 @@ def test_a_failed_run_of_the_stream_is_reported(
     assert alert.runbook.endswith("#run-failed")
 
 
-@pytest.mark.parametrize("name", ["slippage_rollback", f"{STREAM}_archive"])
+@pytest.mark.parametrize("name", ["laminar_rollback", f"{STREAM}_archive"])
 def test_a_failed_run_of_another_is_not(instance: dg.DagsterInstance, name: str) -> None:
     tell_of(instance, failing_job(name, {ACTS_ON_TAG: "slippage"}))
     assert HEARD == []
@@ -103,22 +104,22 @@ def test_a_run_that_failed_by_its_check_is_alerted_as_the_check(
     instance: dg.DagsterInstance,
 ) -> None:
     """Goal: a drill that does not pass is one alert; one that breaks down is its own."""
-    tell_of(instance, failing_job(f"{STREAM}_drill", {}, judges(passed=False)))
+    tell_of(instance, failing_job("laminar_drill", DRILL, judges(passed=False)))
     assert HEARD == []
-    tell_of(instance, failing_job(f"{STREAM}_drill", {}))
-    tell_of(instance, failing_job(f"{STREAM}_drill", {}, judges(passed=True)))
-    assert [alert.title for alert in HEARD] == [f"{STREAM}: {STREAM}_drill failed"] * 2
+    tell_of(instance, failing_job("laminar_drill", DRILL))
+    tell_of(instance, failing_job("laminar_drill", DRILL, judges(passed=True)))
+    assert [alert.title for alert in HEARD] == [f"{STREAM}: laminar_drill failed"] * 2
 
 
-def test_a_recovery_that_a_check_blocks_is_reported(instance: dg.DagsterInstance) -> None:
-    tell_of(instance, failing_job(f"{STREAM}_recovery", {}, judges(passed=False)))
+def test_a_recovery_of_something_damaged_is_reported(instance: dg.DagsterInstance) -> None:
+    tell_of(instance, failing_job("laminar_recover", {ACT_TAG: "recover"}, judges(passed=False)))
     assert len(HEARD) == 1
 
 
 def test_a_materialisation_by_hand_is_of_the_stream() -> None:
     run = dg.DagsterRun(job_name="__ASSET_JOB", asset_selection={dg.AssetKey([STREAM, "output"])})
-    assert is_of(run, STREAM)
-    assert not is_of(run, "slippage")
+    assert stream_of_run(run, ["orders", STREAM]) == STREAM
+    assert stream_of_run(run, ["slippage"]) is None
 
 
 # --- checks ---------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ class Checks:
     def __init__(self, instance: dg.DagsterInstance, policy: AlertPolicy = POLICY) -> None:
         self.passed = {"severe": True, "mild": True}
         self.definitions = checked(self.passed)
-        sensor = build_check_failure_sensor(STREAM, policy, ManualClock())
+        sensor = build_check_failure_sensor({STREAM: policy}, ManualClock())
         self.ticks = Ticks(instance, sensor, "nowhere", self.definitions)
 
     def run(self, **passed: bool) -> None:

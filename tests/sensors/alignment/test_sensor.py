@@ -15,7 +15,7 @@ from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.records.manifests import edge_entry
 from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stored_job
 
-SENSOR = f"sensor {STREAM}_alignment"
+SENSOR = "sensor laminar_alignment"
 POLICY = AlertPolicy(calm_checkpoints=3, cooldown="10 seconds")
 
 
@@ -30,7 +30,7 @@ def job(tmp_path: Path) -> Job:
 @pytest.fixture
 def ticks(job: Job) -> Iterator[Ticks]:
     with dg.DagsterInstance.ephemeral() as instance:
-        sensor = build_alignment_sensor(STREAM, POLICY, job.clock)
+        sensor = build_alignment_sensor({STREAM: POLICY}, job.clock)
         yield Ticks(instance, sensor, job.store.objects.uri)
 
 
@@ -63,7 +63,8 @@ def test_a_slow_one_is_flipped_once_with_the_numbers_as_the_reason(job: Job, tic
     assert f"run {ticks.runs[0].run_id} is changing it" in ticks.tick()
     (run,) = ticks.runs
     assert config_of(run) == {
-        "mode": "unaligned",
+        "stream": STREAM,
+        "mode": {"unaligned": {}},
         "reason": "p99 of the last 3 alignment times is 4000 ms, more than 1 second",
     }
 
@@ -83,7 +84,7 @@ def test_it_flips_back_when_what_was_overtaken_is_worked_off_fast(job: Job, tick
         job.beat(500)
         line = ticks.tick()
     assert line.endswith(":1:10:default")
-    assert config_of(ticks.runs[-1])["mode"] == "default"
+    assert config_of(ticks.runs[-1])["mode"] == {"default": {}}
 
 
 def test_one_fast_second_is_no_calm(job: Job, ticks: Ticks) -> None:
@@ -262,7 +263,7 @@ def test_a_driver_that_has_not_beaten_since_the_last_look_is_not_asked(
 
 def test_a_job_that_never_ran_is_left_alone(tmp_path: Path) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
-        ticks = Ticks(instance, build_alignment_sensor(STREAM, POLICY), str(tmp_path / "nothing"))
+        ticks = Ticks(instance, build_alignment_sensor({STREAM: POLICY}), str(tmp_path / "nothing"))
         assert ticks.tick() == "the job is not running: it has never run"
 
 
@@ -307,7 +308,7 @@ def test_a_store_that_is_down_skips_the_tick(
 
 
 def test_with_flip_off_it_says_what_it_would_do(job: Job, ticks: Ticks) -> None:
-    ticks.sensor = build_alignment_sensor(STREAM, AlertPolicy(flip=False), job.clock)
+    ticks.sensor = build_alignment_sensor({STREAM: AlertPolicy(flip=False)}, job.clock)
     slow(job)
     assert ticks.tick().endswith("the mode stays default: flip is off for this stream")
 
@@ -322,7 +323,7 @@ def hear(alert: Alert) -> None:
 def test_an_emergency_raises_one_alert(job: Job, ticks: Ticks) -> None:
     HEARD.clear()
     policy = AlertPolicy(hook=f"{__name__}:hear")
-    ticks.sensor = build_alignment_sensor(STREAM, policy, job.clock)
+    ticks.sensor = build_alignment_sensor({STREAM: policy}, job.clock)
     for _ in range(3):
         job.beat()
         job.complete(alignment_ms=31_000)

@@ -22,5 +22,5 @@ def job(tmp_path: Path) -> Job:
 @pytest.fixture
 def daemon(job: Job) -> Iterator[Daemon]:
     with dg.DagsterInstance.ephemeral() as instance:
-        sensor = build_checkpoint_reporter(STREAM, AlertPolicy(), job.clock)
+        sensor = build_checkpoint_reporter({STREAM: AlertPolicy()}, job.clock)
         yield Daemon(instance, sensor, job.store.objects.uri)

@@ -77,7 +77,7 @@ def test_only_what_died_has_lost_time(job: Job, daemon: Daemon, outcome: str, *,
 def test_restarts_of_a_driver_are_reported_although_a_run_started_it(
     job: Job, daemon: Daemon
 ) -> None:
-    run = daemon.instance.create_run_for_job(stand_ins().resolve_job_def(f"{STREAM}_mode"))
+    run = daemon.instance.create_run_for_job(stand_ins().resolve_job_def("laminar_mode"))
     restored(job, None, run_id=run.run_id)
     daemon.tick()
     (shown,) = daemon.observed("deployment")
@@ -105,7 +105,7 @@ def test_a_command_is_reported_when_it_has_ended_with_its_request(job, daemon) -
 
 
 def run_of(daemon: Daemon, status: dg.DagsterRunStatus) -> str:
-    job = stand_ins().resolve_job_def(f"{STREAM}_mode")
+    job = stand_ins().resolve_job_def("laminar_mode")
     return daemon.instance.create_run_for_job(job, status=status).run_id
 
 

@@ -114,7 +114,7 @@ def test_a_loss_its_escalation_and_the_next_one_raise_alerts(job, daemon) -> Non
 
     alerts = Ticks(
         daemon.instance,
-        build_check_failure_sensor(STREAM, AlertPolicy(hook=f"{__name__}:hear"), job.clock),
+        build_check_failure_sensor({STREAM: AlertPolicy(hook=f"{__name__}:hear")}, job.clock),
         daemon.uri,
         dg.Definitions(assets=[dg.AssetSpec(KEY.asset_key)], asset_checks=[judge]),
     )

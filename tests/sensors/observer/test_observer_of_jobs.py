@@ -3,7 +3,7 @@
 import dagster as dg
 
 from laminar_core.records.actor import Actor
-from laminar_core.resources.names import DRILL_TAG, asset_key
+from laminar_core.resources.names import ACT_TAG, ACTS_ON_TAG, DRILL_TAG, asset_key
 from laminar_core.retention.facts import RetentionPolicy
 from laminar_core.retention.run import Retention
 from laminar_core.sensors.observer.new_records import BESIDE_MS
@@ -99,7 +99,7 @@ def test_what_a_run_of_this_dagster_deleted_that_run_shows(job: Job, daemon: Dae
         commit(job.store, job.complete(), 1)
     daemon.ticks()
     run = daemon.instance.create_run_for_job(
-        stand_ins().resolve_job_def(f"{STREAM}_mode"), status=dg.DagsterRunStatus.SUCCESS
+        stand_ins().resolve_job_def("laminar_mode"), status=dg.DagsterRunStatus.SUCCESS
     )
     retain(job, run.run_id)
     daemon.ticks()
@@ -133,7 +133,9 @@ def test_drills_are_reported_once(job: Job, daemon: Daemon) -> None:
 
 def test_a_drill_of_a_run_is_left_to_that_run(job: Job, daemon: Daemon) -> None:
     running = daemon.instance.create_run_for_job(
-        stand_ins().resolve_job_def(f"{STREAM}_drill"), status=dg.DagsterRunStatus.STARTED
+        stand_ins().resolve_job_def("laminar_drill"),
+        tags={ACT_TAG: "drill", ACTS_ON_TAG: STREAM},
+        status=dg.DagsterRunStatus.STARTED,
     )
     number = job.drill()
     assert "is a drill, and reports it itself" in daemon.tick()

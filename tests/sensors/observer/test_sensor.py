@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
+from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore, Verb
 from tests.sensors.observed import Daemon
 from tests.sensors.streams import OBJECTS, STREAM, Job, stored_job
@@ -20,12 +21,14 @@ def job(tmp_path: Path) -> Job:
 @pytest.fixture
 def daemon(job: Job) -> Iterator[Daemon]:
     with dg.DagsterInstance.ephemeral() as instance:
-        yield Daemon(instance, build_checkpoint_reporter(STREAM), job.store.objects.uri)
+        yield Daemon(
+            instance, build_checkpoint_reporter({STREAM: AlertPolicy()}), job.store.objects.uri
+        )
 
 
 def test_it_has_the_name_that_histories_hang_on() -> None:
-    sensor = build_checkpoint_reporter(STREAM)
-    assert sensor.name == f"{STREAM}_checkpoint_reporter"
+    sensor = build_checkpoint_reporter({STREAM: AlertPolicy()})
+    assert sensor.name == "laminar_checkpoint_reporter"
     assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
 
 

@@ -91,9 +91,7 @@ def test_where_nothing_is_whole_it_says_who_found_that_and_what_helps(store) -> 
     on_record = {digest(store, checkpoint_id): found for checkpoint_id in (1, 2, 3)}
     decision = choose_by_sizes(store, on_record).decision
     assert isinstance(decision, Refuse)
-    said = (
-        "its sha256 differs (found by run 01234567; once it is repaired, payments_verify says so)"
-    )
+    said = "its sha256 differs (found by run 01234567; once it is repaired, laminar_verify says so)"
     assert said in decision.reason
 
 

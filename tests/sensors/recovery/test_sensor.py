@@ -13,9 +13,7 @@ from laminar_core.resources.names import (
     ACTS_ON_TAG,
     RECOVERS_TAG,
     STREAM_TAG,
-    checkpoint_partitions,
     job_name,
-    partition_of,
 )
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore, Verb
@@ -24,7 +22,6 @@ from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stored
 from tests.store.stores import damage, elsewhere
 
 POLICY = AlertPolicy(recoveries_max=3)
-PARTITIONS = str(checkpoint_partitions(STREAM).name)
 FAILURE, SUCCESS = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS
 
 
@@ -42,18 +39,18 @@ def ticks(job: Job) -> Iterator[Ticks]:
 def test_a_death_is_one_run_from_the_newest_checkpoint(ticks: Ticks) -> None:
     assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
     (run,) = ticks.runs
-    assert run.job_name == job_name(STREAM, "recovery")
+    assert run.job_name == job_name("recover")
     assert (run.tags[RECOVERS_TAG], run.tags[ACTS_ON_TAG]) == ("1", STREAM)
-    assert run.tags["dagster/partition"] == partition_of(2)
     assert config_of(run) == {
+        "stream": STREAM,
+        "restore": {"checkpoint": {"number": 2}},
         "expected_generation": 1,
         "running_driver": "refuse",
         "reason": "the driver of generation 1 is gone",
     }
-    assert ticks.instance.get_dynamic_partitions(PARTITIONS) == [partition_of(2)]
 
 
-def test_the_daemon_accepts_a_partition_that_the_same_tick_adds(job: Job) -> None:
+def test_the_daemon_takes_the_request(job: Job) -> None:
     """Method: evaluated with a reference to the instance, as the code server does."""
     with dg.instance_for_test() as instance:
         ticks = watched(instance, job, POLICY)
@@ -66,11 +63,10 @@ def test_the_daemon_accepts_a_partition_that_the_same_tick_adds(job: Job) -> Non
             repository_name=None,
             definitions=dg.Definitions.merge(ticks.definitions, sensors),
             sensor_name=ticks.sensor.name,
-            resources={"checkpoints": CheckpointStoreResource(uri=ticks.uri)},
+            resources={"laminar_checkpoints": CheckpointStoreResource(uri=ticks.uri)},
         ) as context:
             (request,) = ticks.sensor.evaluate_tick(context).run_requests or ()
-    assert request.tags["dagster/partition"] == partition_of(2)
-    assert request.tags["dagster/sensor_name"] == f"{STREAM}_recovery"
+    assert request.tags["dagster/sensor_name"] == "laminar_recovery"
 
 
 def test_repeated_ticks_request_nothing_again(ticks: Ticks) -> None:
@@ -141,7 +137,7 @@ def test_a_damaged_checkpoint_is_skipped_and_named(job: Job, ticks: Ticks) -> No
     path = job.store.manifests.read(CheckpointId(2)).subtasks[0].segments[0].path
     damage(job.store, job.store.paths.absolute(path), "torn")
     ticks.tick()
-    assert ticks.runs[0].tags["dagster/partition"] == partition_of(1)
+    assert config_of(ticks.runs[0])["restore"] == {"checkpoint": {"number": 1}}
     assert f"; damaged: checkpoint 2 ({path} has " in config_of(ticks.runs[0])["reason"]
 
 
@@ -154,10 +150,8 @@ def test_what_its_first_attempt_finds_damaged_its_second_one_skips(job: Job, tic
     ticks.end(ticks.runs[0], FAILURE)
     job.clock.wait_ms(60_000)
     ticks.tick()
-    assert [run.tags["dagster/partition"] for run in ticks.runs] == [
-        partition_of(2),
-        partition_of(1),
-    ]
+    chosen = [config_of(run)["restore"] for run in ticks.runs]
+    assert chosen == [{"checkpoint": {"number": number}} for number in (2, 1)]
     said = config_of(ticks.runs[1])["reason"]
     assert "; damaged: checkpoint 2 (" in said
     assert f"(found by run {ticks.runs[0].run_id[:8]}; once it is repaired" in said
@@ -185,8 +179,9 @@ def test_a_job_that_died_before_its_first_checkpoint_is_started(tmp_path: Path) 
         ticks = watched(instance, job, POLICY)
         assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
         (run,) = ticks.runs
-        assert run.job_name == job_name(STREAM, "start")
+        assert run.job_name == job_name("start")
         assert config_of(run) == {
+            "stream": STREAM,
             "start_from": "fresh",
             "expected_generation": 1,
             "reason": "the driver of generation 1 is gone; nothing has ever completed",
@@ -233,7 +228,7 @@ def test_a_driver_whose_run_was_terminated_is_for_a_person(tmp_path: Path) -> No
     with dg.DagsterInstance.ephemeral() as instance:
         ticks = watched(instance, job, POLICY)
         run = ticks.instance.create_run_for_job(
-            ticks.definitions.resolve_job_def(f"{STREAM}_drill"),
+            ticks.definitions.resolve_job_def("laminar_drill"),
             tags={ACTS_ON_TAG: STREAM, STREAM_TAG: STREAM},
             status=dg.DagsterRunStatus.STARTED,
         )
@@ -250,12 +245,12 @@ def test_what_a_person_starts_again_is_no_attempt_of_the_sensor(job: Job, ticks:
     first = ticks.runs[0]
     ticks.end(first, FAILURE)
     again = ticks.instance.create_run_for_job(
-        ticks.definitions.resolve_job_def(f"{STREAM}_recovery"),
+        ticks.definitions.resolve_job_def("laminar_recover"),
         tags={**first.tags, "dagster/parent_run_id": first.run_id},
         status=dg.DagsterRunStatus.STARTED,
     )
     job.clock.wait_ms(60_000)
-    assert f"run {again.run_id} ({STREAM}_recovery) is under way" in ticks.tick()
+    assert f"run {again.run_id} (laminar_recover) is under way" in ticks.tick()
     ticks.end(again, dg.DagsterRunStatus.CANCELED)
     assert ticks.tick().startswith(f"{STREAM}:recover:1:2:")
 
@@ -264,16 +259,16 @@ def test_what_a_person_starts_again_is_no_attempt_of_the_sensor(job: Job, ticks:
     ("tags", "name", "said"),
     [
         ({STREAM_TAG: STREAM}, "drill", "owns the driver and starts it again by itself"),
-        ({}, "rescale", f"({job_name(STREAM, 'rescale')}) is under way"),
+        ({}, "rescale", f"({job_name('rescale')}) is under way"),
     ],
 )
 def test_a_run_that_restarts_the_driver_is_waited_for(
     ticks: Ticks, tags: dict[str, str], name: str, said: str
 ) -> None:
-    definition = ticks.definitions.resolve_job_def(f"{STREAM}_{name}")
+    definition = ticks.definitions.resolve_job_def(f"laminar_{name}")
     started = dg.DagsterRunStatus.STARTED
     run = ticks.instance.create_run_for_job(
-        definition, tags={ACTS_ON_TAG: STREAM, **tags}, status=started
+        definition, tags={**definition.tags, ACTS_ON_TAG: STREAM, **tags}, status=started
     )
     assert said in ticks.tick()
     ticks.end(run, FAILURE)
@@ -283,7 +278,7 @@ def test_a_run_that_restarts_the_driver_is_waited_for(
 def test_a_supervising_run_that_lost_its_process_is_not_believed(job: Job, ticks: Ticks) -> None:
     """Goal: a host that went down leaves a run that Dagster shows as started for ever."""
     ticks.instance.create_run_for_job(
-        ticks.definitions.resolve_job_def(f"{STREAM}_drill"),
+        ticks.definitions.resolve_job_def("laminar_drill"),
         tags={ACTS_ON_TAG: STREAM, STREAM_TAG: STREAM},
         status=dg.DagsterRunStatus.STARTED,
     )
@@ -324,7 +319,7 @@ def test_a_run_may_read_and_restore_for_as_long_as_the_stream_says(job: Job) -> 
 
 def test_other_acts_on_the_stream_do_not_delay_it(ticks: Ticks) -> None:
     ticks.instance.create_run_for_job(
-        ticks.definitions.resolve_job_def(f"{STREAM}_drill"),
+        ticks.definitions.resolve_job_def("laminar_drill"),
         tags={ACTS_ON_TAG: STREAM},
         status=dg.DagsterRunStatus.STARTED,
     )

@@ -26,7 +26,7 @@ def job(tmp_path: Path) -> Job:
 @pytest.fixture
 def ticks(job: Job) -> Iterator[Ticks]:
     with dg.DagsterInstance.ephemeral() as instance:
-        sensor = build_sink_transactions_sensor(STREAM, AlertPolicy(), job.clock)
+        sensor = build_sink_transactions_sensor({STREAM: AlertPolicy()}, job.clock)
         yield Ticks(instance, sensor, job.store.objects.uri)
 
 

@@ -109,7 +109,7 @@ def job(tmp_path: Path) -> Job:
 @pytest.fixture
 def ticks(job: Job) -> Iterator[Ticks]:
     with dg.DagsterInstance.ephemeral() as instance:
-        sensor = build_source_retention_sensor(STREAM, POLICY, job.clock)
+        sensor = build_source_retention_sensor({STREAM: POLICY}, job.clock)
         yield Ticks(instance, sensor, job.store.objects.uri)
 
 
@@ -140,14 +140,14 @@ def test_after_the_end_of_all_input_nothing_is_read_again(job: Job) -> None:
 
 
 def test_a_source_that_forgets_nothing_needs_nothing(job: Job, ticks: Ticks) -> None:
-    ticks.sensor = build_source_retention_sensor(STREAM, AlertPolicy(), job.clock)
+    ticks.sensor = build_source_retention_sensor({STREAM: AlertPolicy()}, job.clock)
     assert ticks.tick() == "the source keeps its rows for ever (source_keeps)"
 
 
 def test_a_source_that_knows_its_headroom_is_reported_without_a_setting(
     job: Job, ticks: Ticks
 ) -> None:
-    ticks.sensor = build_source_retention_sensor(STREAM, AlertPolicy(), job.clock)
+    ticks.sensor = build_source_retention_sensor({STREAM: AlertPolicy()}, job.clock)
     numbers = SourceNumbers(
         lag_rows=9, headroom_checkpoint_id=1, headroom_rows=5, headroom_seconds=7_200
     )

@@ -16,7 +16,7 @@ from tests.spark.jobs_under_test import ROOT
 from tests.spark.kill_campaign.cells import Kind
 from tests.spark.kill_campaign.pauses import VARIABLE
 
-SENSOR = "payments_recovery"
+SENSOR = "laminar_recovery"
 
 
 class DagsterServices:

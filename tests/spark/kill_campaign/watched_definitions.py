@@ -39,9 +39,9 @@ defs = dg.Definitions.merge(
     dg.Definitions(
         executor=dg.in_process_executor,
         resources={
-            "checkpoints": CheckpointStoreResource(uri=JOB.store),
-            "driver": SparkDriverClient(),
-            "launcher": DetachedDriver(log_directory=str(FOLDER / "drivers")),
+            "laminar_checkpoints": CheckpointStoreResource(uri=JOB.store),
+            "laminar_driver": SparkDriverClient(),
+            "laminar_launcher": DetachedDriver(log_directory=str(FOLDER / "drivers")),
         },
     ),
 )

@@ -9,11 +9,13 @@ from verification.commands import forgeries
 from verification.commands.forgeries import MEMORY_BYTES, commands, try_forgeries
 from verification.forged_stores import HonestStore, make_honest_store
 
+laminar.load_all()  # Tests look at every command.
+
 SEEDS = range(6)
 """``python -m verification forgeries 1000`` tries more."""
-WRITING = {"run", "drill", "bench", "simulate", "checkpoint", "stop", "mode"}
-STORELESS = {"config"}
-WRITING_BELOW = {"pin", "unpin", "apply", "take", "create"}
+WRITING = {"run", "bench", "simulate", "stop", "mode"}
+STORELESS = {"config", "doctor"}
+WRITING_BELOW = {"pin", "unpin", "apply", "take", "create", "run"}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,209 @@
+"""The output of a Parquet sink in a directory that driver and workers share.
+
+    {path}/_staging/{generation}-{subtask}-{sequence}.parquet      written, not visible
+    {path}/part-{checkpoint}-{subtask}-{sequence}-g{generation}.parquet      visible
+    {path}/_laminar/commits/{checkpoint}.json      the files of one committed checkpoint
+
+A file gets its final name by one rename, after it was synced.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from laminar_core.connectors.output_place import (
+    FINAL,
+    STAGED,
+    StagedOutput,
+    check_size,
+    checkpoints_in,
+    gone,
+    of_another_run,
+)
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.host.durability import flush_to_disk
+from laminar_core.protocol.types import Generation
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDirectory:
+    """See ``OutputPlace``. Every name below the directory is built here."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """See ``OutputPlace.name``."""
+        return str(self.path)
+
+    @property
+    def staging(self) -> Path:
+        """Folder of files that are not committed."""
+        return self.path / "_staging"
+
+    @property
+    def commits(self) -> Path:
+        """Folder of the commit manifests."""
+        return self.path / "_laminar" / "commits"
+
+    def create(self) -> None:
+        """See ``OutputPlace.create``."""
+        self.staging.mkdir(parents=True, exist_ok=True)
+        self.commits.mkdir(parents=True, exist_ok=True)
+
+    def is_output(self) -> bool:
+        """See ``OutputPlace.is_output``."""
+        return self.commits.is_dir()
+
+    def has_files(self) -> bool:
+        """See ``OutputPlace.has_files``."""
+        if not self.path.exists():
+            return False
+        return any(not entry.name.startswith(".") for entry in self.path.iterdir())
+
+    def readable(self, name: str) -> Path:
+        """See ``OutputPlace.readable``."""
+        return self.path / name
+
+    def staging_file(self, staged: str) -> "StagingFileInDirectory":
+        """See ``OutputPlace.staging_file``."""
+        return StagingFileInDirectory(self.staging / staged)
+
+    def sync_staged(self) -> None:
+        """See ``OutputPlace.sync_staged``."""
+        sync_directory(self.staging)
+
+    def is_staged(self, output: StagedOutput) -> bool:
+        """See ``OutputPlace.is_staged``."""
+        return (self.staging / output.staged).exists()
+
+    def is_there(self, output: StagedOutput) -> bool:
+        """See ``OutputPlace.is_there``."""
+        places = (self.staging / output.staged, self.path / output.final)
+        return any(p.exists() and p.stat().st_size == output.size_bytes for p in places)
+
+    def publish(self, outputs: Sequence[StagedOutput]) -> None:
+        """See ``OutputPlace.publish``."""
+        self.create()
+        for output in outputs:
+            self._rename(output)
+        sync_directory(self.path)
+        sync_directory(self.staging)
+
+    def _rename(self, output: StagedOutput) -> None:
+        staged, final = self.staging / output.staged, self.path / output.final
+        if staged.exists():
+            check_size(str(staged), staged.stat().st_size, output)
+            if final.exists():
+                raise of_another_run(self.name, output.checkpoint_id)
+            staged.rename(final)
+        elif final.exists():
+            check_size(str(final), final.stat().st_size, output)
+        else:
+            raise gone(str(staged), str(final), output)
+
+    def manifest_ids(self) -> list[int]:
+        """See ``OutputPlace.manifest_ids``."""
+        return checkpoints_in(_names(self.commits))
+
+    def manifest(self, checkpoint_id: int) -> bytes | None:
+        """See ``OutputPlace.manifest``."""
+        path = self.manifest_path(checkpoint_id)
+        return path.read_bytes() if path.exists() else None
+
+    def manifest_name(self, checkpoint_id: int) -> str:
+        """See ``OutputPlace.manifest_name``."""
+        return str(self.manifest_path(checkpoint_id))
+
+    def manifest_path(self, checkpoint_id: int) -> Path:
+        """Return the path of the commit manifest of a checkpoint."""
+        return self.commits / f"{checkpoint_id:010d}.json"
+
+    def write_manifest(self, checkpoint_id: int, data: bytes) -> None:
+        """See ``OutputPlace.write_manifest``."""
+        manifest = self.manifest_path(checkpoint_id)
+        temporary = manifest.with_suffix(".tmp")
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            flush_to_disk(file.fileno())
+        temporary.rename(manifest)
+        self.sync_manifests()
+
+    def sync_manifests(self) -> None:
+        """See ``OutputPlace.sync_manifests``."""
+        sync_directory(self.commits)
+
+    def remove_manifest(self, checkpoint_id: int) -> None:
+        """See ``OutputPlace.remove_manifest``."""
+        self.manifest_path(checkpoint_id).unlink(missing_ok=True)
+        self.sync_manifests()
+
+    def shown(self) -> list[str]:
+        """See ``OutputPlace.shown``."""
+        return [name for name in _names(self.path) if FINAL.fullmatch(name)]
+
+    def remove_shown(self, names: Sequence[str]) -> None:
+        """See ``OutputPlace.remove_shown``."""
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
+        if names:  # A file that comes back after a power failure would stay for ever.
+            sync_directory(self.path)
+
+    def discard_staged(self, generation: Generation) -> None:
+        """See ``OutputPlace.discard_staged``."""
+        for name in _names(self.staging):
+            match = STAGED.fullmatch(name)
+            if match and int(match["generation"]) < generation:
+                (self.staging / name).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StagingFileInDirectory:
+    """See ``StagingFile``."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """See ``StagingFile.name``."""
+        return str(self.path)
+
+    def open(self) -> BinaryIO:
+        """See ``StagingFile.open``."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return self.path.open("xb")
+        except FileExistsError as error:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"{self.path} exists: two sinks write to one directory; give each its own",
+            ) from error
+
+    def stage(self, file: BinaryIO, final: str) -> None:
+        """See ``StagingFile.stage``."""
+        del final  # It is renamed to that later.
+        file.flush()
+        flush_to_disk(file.fileno())
+        file.close()
+
+    def abandon(self) -> None:
+        """See ``StagingFile.abandon``."""
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in ``path`` durable, not only the files behind them."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        flush_to_disk(handle)
+    finally:
+        os.close(handle)
+
+
+def _names(path: Path) -> list[str]:
+    return [entry.name for entry in path.iterdir()] if path.is_dir() else []

@@ -100,6 +100,7 @@ def test_a_file_that_is_replaced_while_it_is_read_stops_reading(
     reader.close()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["../other/a.parquet", "/a.parquet", "x/../a.parquet", ""])
 def test_a_checkpoint_that_names_another_object_makes_no_request(uri: str, name: str) -> None:
     source = ParquetSource(uri)

@@ -105,6 +105,7 @@ def left_over(simulation: Simulation) -> set[int]:
     return {n for n in incomplete if simulation.objects.list(store.paths.parts(n))}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_job_that_had_failures_leaves_nothing_that_it_could_have_deleted(seed: int) -> None:
     """Goal: declined, expired and cut-off checkpoints leave no files, and good ones all of theirs.

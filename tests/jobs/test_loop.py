@@ -40,6 +40,7 @@ def test_the_answer_is_that_of_trying_one_after_the_other(payments: pa.Table) ->
     assert 0.5 < tries.count(1) / ROWS < 0.7
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("alignment_timeout_ms", [None, 0])
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_workers_leave_the_settlements_exact(

@@ -70,6 +70,7 @@ def visible(ledger: Ledger) -> pa.Table:
     return in_order(pa.Table.from_batches(batches))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("alignment_timeout_ms", [None, 0])
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_workers_leave_the_slippage_exact(
@@ -85,6 +86,7 @@ def test_killed_workers_leave_the_slippage_exact(
     assert visible(ledger) == expected
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("alignment_timeout_ms", [None, 0])
 def test_another_number_of_workers_leaves_the_slippage_exact(

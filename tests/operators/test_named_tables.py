@@ -299,6 +299,7 @@ def test_of_keys_that_were_ahead_nothing_comes_again_and_late_rows_stay_late(mod
         assert moves.late == stays.late == 2 * ahead
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 @pytest.mark.parametrize("mode", ["full", "changes"])
 def test_from_one_to_three_to_two_no_row_is_lost_or_twice(mode, backend) -> None:

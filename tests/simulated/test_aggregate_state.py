@@ -115,6 +115,7 @@ def assert_whole(ledger: Ledger) -> None:
         assert counts[-1] == len(of)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("parallelism", "state"),
     [

@@ -63,6 +63,7 @@ def simulate(name: str, paces: list[float], seed: int = 0) -> tuple[Job, Simulat
     return job, simulation, Meter(simulation)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("slow", range(3))
 @pytest.mark.parametrize("name", ["windows", "broadcast", "mesh", "fan-out"])
 def test_a_slow_worker_fills_bounded_queues_and_no_more(name, slow):

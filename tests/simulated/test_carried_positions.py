@@ -304,7 +304,7 @@ def test_a_store_that_is_full_at_that_moment_costs_one_checkpoint_and_leaves_not
 # --- other numbers of workers ---------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kill", ["", "driver", "worker"])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("is_growing", [False, True])

@@ -16,7 +16,7 @@ from laminar_core.testing.jobs import Burden, normal, rows_of
 from tests.simulated.changing_sources import TABLES, Changing, positions
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kill", ["", "driver", "worker"])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("is_growing", [False, True])

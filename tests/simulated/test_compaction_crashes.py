@@ -89,12 +89,14 @@ def exact_and_whole(job: Job, simulation: Simulation) -> None:
     assert set(problems) == {None}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("point", POINTS, ids=str)
 def test_a_worker_may_die_or_be_refused_at_any_operation(point: CrashPoint) -> None:
     done = simulated_crash(build, on_shared_segments, point)
     exact_and_whole(done.job, done.simulation)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", range(1, sum(p.effect == "crash" for p in POINTS) + 1))
 def test_the_driver_may_die_at_any_operation_of_a_worker(number: int) -> None:
     job, simulation = build()

@@ -74,6 +74,7 @@ def assert_whole(ledger: Ledger) -> None:
     assert len(found) == len(expected()), "a window fires once"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize(
     "state",

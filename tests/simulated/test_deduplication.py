@@ -116,7 +116,7 @@ DISASTERS: dict[str, Callable[[Simulation, Random], None]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("timeout_ms", [None, 0, 5], ids=["aligned", "unaligned", "switched"])
 @pytest.mark.parametrize("disaster", DISASTERS)
 @pytest.mark.parametrize("seed", range(4))

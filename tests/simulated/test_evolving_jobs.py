@@ -216,6 +216,7 @@ def with_most(rows: Stream, job: Evolving) -> None:
     job.slow(totals)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("checkpoint", [OFTEN, UNALIGNED], ids=["aligned", "unaligned"])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_an_aggregate_that_is_added_counts_from_there_on_if_that_is_accepted(
@@ -364,6 +365,7 @@ def named(function: Callable[[pa.RecordBatch], pa.RecordBatch], key: str, value:
 BY_KEY, BY_SHOP = named(wide, "key", "value"), named(other_names, "shop", "cents")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("checkpoint", [OFTEN, UNALIGNED], ids=["aligned", "unaligned"])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_columns_get_other_names_if_a_person_says_which(
@@ -458,6 +460,7 @@ def with_check(rows: Stream, job: Evolving) -> None:
     job.slow(checked.key_by("key").aggregate("totals", TOTAL))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_an_operator_gets_between_two_that_an_exchange_connects(workers: int) -> None:
     """The totals go on; the new operator sees exactly what comes after the checkpoint."""

@@ -89,6 +89,7 @@ class Hot:
         ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("timeout_ms", [None, 0, 30])
 def test_every_pair_comes_once_whatever_is_cut_in_two(timeout_ms: int | None) -> None:
     """Goal: a barrier passes between two parts of a batch, and a crash after it changes nothing."""

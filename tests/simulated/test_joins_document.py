@@ -188,6 +188,7 @@ JOBS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("build", JOBS)
 def test_joins_are_exact_as_the_page_says(build: BuildJob) -> None:
     disasters = ("rescale", "worker-crash", "rescale")

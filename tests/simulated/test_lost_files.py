@@ -138,6 +138,7 @@ def test_what_cannot_be_merged_is_written_again_also_without_a_budget():
     assert newest(simulation).checkpoint_id in whole(simulation)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("snapshots", ["incremental", "changelog"])
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 def test_every_way_of_keeping_state_heals(snapshots, backend):
@@ -150,7 +151,7 @@ def test_every_way_of_keeping_state_heals(snapshots, backend):
     assert newest(simulation).checkpoint_id in whole(simulation)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(6))
 def test_who_dies_while_it_heals_restores_the_newest_that_is_whole(seed):
     job, simulation = simulate(seed)

@@ -79,6 +79,7 @@ def test_a_worker_waits_for_the_slowest_split_of_another_one() -> None:
     assert spreads[f"{DRIFT_S} seconds"] < spreads[None]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_each_row_comes_once_and_checkpoints_complete_whoever_dies(seed: int) -> None:
     job, _ = job_of("3 seconds", [1, 7, 2, 30], gap_every=3 if seed % 2 else 0)

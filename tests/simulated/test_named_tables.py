@@ -82,6 +82,7 @@ def manifests(simulation: Simulation) -> list[CheckpointManifest]:
     return [simulation.store.manifests.read(n) for n in simulation.store.manifests.ids()]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 @pytest.mark.parametrize("snapshots", ["full", "incremental", "changelog"])
 def test_from_one_to_three_to_two_workers_the_result_is_exact(

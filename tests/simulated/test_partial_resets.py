@@ -97,6 +97,7 @@ def killed(simulation: Simulation, event: type, count: int = 1, **options: objec
         simulation.run(**options)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("checkpoint", [OFTEN, UNALIGNED], ids=["aligned", "unaligned"])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_a_part_begins_anew_and_the_rest_goes_on(
@@ -235,6 +236,7 @@ class FromRow(MemorySource):
         return replace(self, first_row=int(position))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_part_begins_at_a_stated_position_also_if_its_driver_dies_before_a_checkpoint(
     workers: int,

@@ -96,6 +96,7 @@ def ordered(table: pa.Table | None) -> list[str]:
     return [] if table is None else sorted(map(str, table.to_pylist()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["full", "incremental", "changelog"])
 @pytest.mark.parametrize("build", [windows_job, running_job])
 def test_rows_are_those_of_a_restart(build, mode):

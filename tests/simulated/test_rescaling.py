@@ -96,7 +96,7 @@ def ran(name: str, mode: str) -> Rescaled:
     return run(name, mode)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", NAMES)
 def test_from_one_to_two_to_three_to_one_the_result_is_exact(name: str, mode: str) -> None:
@@ -135,6 +135,7 @@ def test_so_is_it_however_state_is_written(name: str, snapshots: SnapshotMode) -
     assert run(name, "unaligned", snapshots).problems == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("workers", [(4, 1, 4, 3), (2, 4, 2, 2), (3, 2, 1, 4)])
 @pytest.mark.parametrize("name", ["mesh", "sliding", "late", "copied"])
 def test_and_for_other_numbers_of_workers(name: str, workers: tuple[int, ...]) -> None:
@@ -257,6 +258,7 @@ LIKELY = {event_time_is_made_of_what_is_replayed: 80}
 """Seeds that found a mutant when others did not."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("plant", "name", "workers"), MUTANTS, ids=[plant.__name__ for plant, *_ in MUTANTS]
 )

@@ -101,6 +101,7 @@ def test_a_stop_with_a_savepoint_ends_the_job_and_has_committed_its_output(tmp_p
 # --- restoring ----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("checkpoint", [ALIGNED, UNALIGNED])
 def test_a_moved_savepoint_continues_under_another_name_exactly(checkpoint, seed, tmp_path):

@@ -31,6 +31,7 @@ def failed(simulation: Simulation) -> list[CheckpointFailed]:
     return [event for event in simulation.events if isinstance(event, CheckpointFailed)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("effect", [Effect.FAIL, Effect.LOSE_ANSWER, Effect.DENY])
 @pytest.mark.parametrize("calls", [(1, 1), (2, 7)])
 @pytest.mark.parametrize(

@@ -190,6 +190,7 @@ def test_unaligned_checkpoint_save_and_load(seed: int, timeout_ms: int) -> None:
     assert directions == {"input", "output"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("checkpoints", [3, 5, 9])
 @pytest.mark.parametrize("seed", range(2))
 def test_unaligned_recovery_replays_inflight(seed: int, checkpoints: int) -> None:
@@ -283,6 +284,7 @@ class TwoInputs(Backpressured):
         return self.output(p, windowed(pairs.map(self.slow.carry, name="slow")), totals(expected))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("timeout_ms", [UNALIGNED_MS, SWITCH_MS], ids=["unaligned", "switched"])
 @pytest.mark.parametrize("seed", range(2))
 def test_unaligned_with_join_operator(seed: int, timeout_ms: int) -> None:

@@ -53,6 +53,7 @@ def users_job(parallelism: int) -> Job:
     return job
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_users_are_counted_by_their_total(seed: int) -> None:
     report = simulate_setting(draw(seed, {"users": users_job}), users_job)

@@ -1,7 +1,7 @@
 """Any worker or the driver may die at any moment; the output is that of an undisturbed run.
 
-Workers and drivers are real processes, SIGKILLed at seeded moments: 16 workers and 4 drivers in
-``local[n]``, then workers once in ``local-cluster``.
+Workers and drivers are real processes, SIGKILLed at seeded moments: workers and drivers in
+``local[n]``, then workers once in ``local-cluster``. With ``--all-cases`` more of them die.
 """
 
 import os
@@ -22,9 +22,11 @@ from tests.spark.jobs_under_test import Driver, SmallJob
 
 pytestmark = [pytest.mark.early, pytest.mark.spark]
 
-WORKER_KILLS = 16
-DRIVER_KILLS = 4
+WORKER_KILLS, WORKER_KILLS_OF_ALL_CASES = 6, 16
+DRIVER_KILLS, DRIVER_KILLS_OF_ALL_CASES = 2, 4
 LONGEST_LIFE_S = 1.2
+ROWS_WHILE_KILLED = 192_000
+"""Each second of a life takes a share of the input; with the longest lives 4 % are left."""
 
 
 @pytest.fixture
@@ -45,17 +47,20 @@ def kill(pid: int) -> bool:
     return True
 
 
-def test_killed_workers_leave_the_output_exact(spark: SparkSession, job: SmallJob) -> None:
+def test_killed_workers_leave_the_output_exact(
+    spark: SparkSession, job: SmallJob, every_case
+) -> None:
+    kills = WORKER_KILLS_OF_ALL_CASES if every_case else WORKER_KILLS
     moments = random.Random(20)
     events: SimpleQueue[JobEvent | None] = SimpleQueue()
-    running = pipeline(job.input, job.output, rows_per_second=12_000).start(
+    running = pipeline(job.input, job.output, rows_per_second=ROWS_WHILE_KILLED // kills).start(
         spark,
         checkpoint=CheckpointConfig(job.store, interval="150 milliseconds"),
         run=RunConfig(workers=2, restart=FixedDelay(attempts=1000)),
         listener=events.put,
     )
     killed = 0
-    while killed < WORKER_KILLS:
+    while killed < kills:
         event = events.get(timeout=60)
         if isinstance(event, WorkersRunning):
             let_live(moments.uniform(0, LONGEST_LIFE_S))
@@ -63,7 +68,7 @@ def test_killed_workers_leave_the_output_exact(spark: SparkSession, job: SmallJo
     result = running.result(timeout_s=120)
 
     assert result.outcome == "finished"
-    assert result.generations > WORKER_KILLS
+    assert result.generations > kills
     assert job.committed() == job.expected()
     assert job.visible() == job.expected()
     assert result.rows_in == sum(row["payments"] for row in job.expected())
@@ -80,10 +85,13 @@ def _drain(events: "SimpleQueue[JobEvent | None]") -> list[JobEvent]:
     return found
 
 
-def test_killed_drivers_are_taken_over_and_the_output_is_exact(job: SmallJob, tmp_path) -> None:
+def test_killed_drivers_are_taken_over_and_the_output_is_exact(
+    job: SmallJob, tmp_path: Path, every_case
+) -> None:
+    kills = DRIVER_KILLS_OF_ALL_CASES if every_case else DRIVER_KILLS
     moments = random.Random(4)
     log = tmp_path / "driver.log"
-    for _ in range(DRIVER_KILLS):
+    for _ in range(kills):
         with Driver(job.command(), log) as driver:
             driver.wait_for(moments.choice(["generation-started", "data-flowing"]))
             let_live(moments.uniform(0, 2.0))

@@ -16,6 +16,7 @@ def test_an_undisturbed_run_is_exact() -> None:
     assert result.rows_late == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("budget_ms", [None, 0])
 @pytest.mark.parametrize("seed", range(2))
 def test_from_one_to_three_to_two_workers_the_result_is_exact(
@@ -24,6 +25,7 @@ def test_from_one_to_three_to_two_workers_the_result_is_exact(
     disturbed(connected_job, budget_ms=budget_ms, seed=seed).check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("snapshots", "backend"), [("full", "memory"), ("incremental", "rocksdb")])
 def test_so_it_is_with_other_snapshots_and_another_backend(
     snapshots: SnapshotMode, backend: BackendName

@@ -34,6 +34,7 @@ def notes(planned: Disasters) -> str:
     return "\n".join(planned.simulation.world.trace.lines())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_each_kind_comes_to_pass_for_some_seed_and_is_counted(kind):
     for seed in range(20):

@@ -175,6 +175,7 @@ MUTANTS: list[tuple[str, Plant, tuple[str, ...]]] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("check", "plant", "kinds"),
     MUTANTS,

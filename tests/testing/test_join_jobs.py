@@ -73,6 +73,7 @@ def killed(name: str, seed: int) -> tuple[Job, Simulation]:
     return job, simulation
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ALL_JOBS)
 def test_rows_in_flight_on_both_inputs_come_back(name: str) -> None:
     """By a kill after an unaligned checkpoint, and with another number of workers."""
@@ -102,6 +103,7 @@ def test_a_drill_proves_every_table(name: str) -> None:
     assert join.rows_restored > 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SAMPLED)
 def test_crashes_and_other_numbers_of_workers_change_nothing(name: str) -> None:
     disasters = ("rescale", "worker-crash", "rescale")

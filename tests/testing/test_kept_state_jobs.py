@@ -21,13 +21,14 @@ def test_an_undisturbed_run_is_exact() -> None:
 
 @pytest.mark.parametrize("budget_ms", [None, 0])
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_from_one_to_three_to_two_workers_the_result_is_exact(
     budget_ms: int | None, seed: int
 ) -> None:
     disturbed(kept_state_job, budget_ms=budget_ms, seed=seed).check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("snapshots", ["full", "changelog"])
 def test_so_it_is_with_other_snapshots(snapshots: SnapshotMode) -> None:
     disturbed(kept_state_job, snapshots, seed=1).check()

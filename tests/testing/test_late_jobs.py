@@ -83,6 +83,7 @@ def run(
     return list(job.problems(rows_late))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LATE_JOBS)
 @pytest.mark.parametrize("budget_ms", [None, 0])
 def test_from_one_to_three_to_two_workers_each_row_is_somewhere_once(
@@ -91,6 +92,7 @@ def test_from_one_to_three_to_two_workers_each_row_is_somewhere_once(
     assert run(name, budget_ms=budget_ms) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LATE_JOBS)
 @pytest.mark.parametrize("snapshots", ["full", "changelog"])
 def test_so_it_is_with_other_snapshots(name: str, snapshots: SnapshotMode) -> None:

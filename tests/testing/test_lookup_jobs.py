@@ -79,6 +79,7 @@ def test_a_drill_proves_the_versions_and_reads_the_table() -> None:
     assert drill(simulation)[0].outcome == "passed"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LOOKUP_JOBS)
 def test_crashes_and_other_numbers_of_workers_change_nothing(name: str) -> None:
     disasters = ("rescale", "worker-crash", "rescale")

@@ -35,6 +35,7 @@ def run(name: str, *args: Any, **options: Any) -> Job:
     return disturbed(PROCESS_JOBS[name], *args, **options)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PROCESS_JOBS)
 @pytest.mark.parametrize("budget_ms", [None, 0])
 @pytest.mark.parametrize("seed", SEEDS)
@@ -44,6 +45,7 @@ def test_from_one_to_three_to_two_workers_the_result_is_exact(
     run(name, budget_ms=budget_ms, seed=seed).check()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROCESS_JOBS)
 @pytest.mark.parametrize(
     ("snapshots", "backend"),

@@ -65,6 +65,7 @@ def killed(name: str, seed: int) -> tuple[Job, Simulation]:
     return job, simulation
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", JOBS)
 def test_rows_in_flight_come_back(name: str) -> None:
     """By a kill after an unaligned checkpoint, and with another number of workers."""
@@ -83,6 +84,7 @@ def test_rows_in_flight_come_back(name: str) -> None:
     assert in_flight
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", JOBS)
 def test_a_drill_proves_every_table(name: str) -> None:
     _, simulation = killed(name, 2)
@@ -93,7 +95,7 @@ def test_a_drill_proves_every_table(name: str) -> None:
     assert all(one.is_equal for one in stateful)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", JOBS)
 def test_crashes_and_other_numbers_of_workers_change_nothing(name: str) -> None:
     disasters = ("rescale", "worker-crash", "rescale")

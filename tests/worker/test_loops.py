@@ -69,7 +69,7 @@ def test_an_undisturbed_loop_is_exact_and_ends(seed: int) -> None:
     built.check()
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_workers_and_drivers_may_be_killed_at_any_turn(seed: int) -> None:
     built, simulation, dice = simulate(seed)
@@ -144,6 +144,7 @@ def test_checkpoints_are_aborted_while_a_loop_is_logged(monkeypatch: pytest.Monk
     assert sum(run_with_failing_store(seed, monkeypatch) for seed in range(20)) > 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(4 * len(NAMES)))
 def test_what_waits_on_disk_comes_back_as_well(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     spilled: list[SpillQueue] = []
@@ -184,6 +185,7 @@ def endless(*, bounded: bool) -> Job:
     return job(p, stream.rebalance().iterate(looped, name="loop"), [])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("timeout_ms", [ALIGNED, TIMED, UNALIGNED])
 @pytest.mark.parametrize("ends", [True, False])
 def test_checkpoints_complete_while_a_loop_is_full(timeout_ms: int | None, ends) -> None:

@@ -43,6 +43,7 @@ def started(job: Job, observe: Callable[[KafkaStep], None] = lambda _: None) -> 
     return committer
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("step", STEPS[1:])
 def test_a_committer_that_dies_at_any_step_is_followed_by_one_that_knows(job: Job, step: KafkaStep):
     def die(done: KafkaStep) -> None:
@@ -59,6 +60,7 @@ def test_a_committer_that_dies_at_any_step_is_followed_by_one_that_knows(job: Jo
     assert sorted(job.ids()) == job.expected(3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_committer_that_wakes_at_any_step_changes_nothing_any_more(job: Job, step: KafkaStep):
     successors = []

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
@@ -57,6 +57,7 @@ class Throttled:
         self.count += 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("delivery", DELIVERIES)
 def test_a_job_that_is_throttled_goes_on_slowly(
     place: Place, tmp_path: Path, delivery: str
@@ -139,7 +140,19 @@ def create_replicated(place: Place, name: str) -> None:
     until(lambda: len(place.admin.list_topics(timeout=10).brokers) == 2)
     replicas = [[1, 2], [1, 2]]
     new = NewTopic(name, 2, replica_assignment=replicas, config={"min.insync.replicas": "2"})
-    place.admin.create_topics([new])[name].result(30)
+
+    def is_there() -> bool:
+        try:
+            place.admin.create_topics([new])[name].result(30)
+        except KafkaException as error:
+            code = error.args[0].code()
+            # While brokers join, the client may close the connection on which it asked.
+            if code not in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError._DESTROY_BROKER):
+                raise
+            return code == KafkaError.TOPIC_ALREADY_EXISTS
+        return True
+
+    until(is_there)
 
 
 @pytest.mark.sampled(2)

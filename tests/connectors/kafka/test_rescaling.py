@@ -37,6 +37,7 @@ def read_on_while_nothing_is_committed(place: Place, run: RelayRun, driver: Rela
     assert place.proxy.refused > refused
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("delivery", DELIVERIES)
 def test_other_workers_go_on_with_output_that_waits_and_with_new_partitions(
     place: Place, tmp_path: Path, delivery: str

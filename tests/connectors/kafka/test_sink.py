@@ -100,6 +100,7 @@ def test_a_start_without_brokers_is_refused_in_one_line(delivery, monkeypatch):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("delivery", "step"),
     [(None, None), *(("staged", s) for s in STEPS), *(("transaction", s) for s in ENDING)],

@@ -1,4 +1,4 @@
-"""Where a Kafka source begins, in words; and a job that is told to begin there again."""
+"""The texts that say where a Kafka source begins, and a job that is told to begin there again."""
 
 import json
 from collections.abc import Callable

@@ -139,6 +139,7 @@ def started(job: Job, observe: Callable[[TransactionStep], None] = lambda _: Non
     return committer
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("step", STEPS[1:])
 def test_a_committer_that_dies_at_any_step_is_followed_by_one_that_knows(
     job: Job, step: TransactionStep
@@ -157,6 +158,7 @@ def test_a_committer_that_dies_at_any_step_is_followed_by_one_that_knows(
     assert job.sees(3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_committer_that_wakes_at_any_step_changes_nothing_any_more(
     job: Job, step: TransactionStep

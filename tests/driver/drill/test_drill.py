@@ -80,6 +80,7 @@ def objects(simulation: Simulation) -> dict[str, bytes | None]:
     return {key: kept.get(key) for key in kept.list("") if not key.startswith(mine)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name", ["mesh", "two-windows", "copies", "fan-out", "loop", "pairs", "process"]
 )
@@ -149,6 +150,7 @@ def test_however_state_is_written(snapshots: str) -> None:
     assert (record.outcome, record.problems) == ("passed", ())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", [("a",), ("a", "b"), ("a", "c")])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_positions_of_a_removed_source_are_carried_or_read(

@@ -264,6 +264,7 @@ def test_counts_of_rows_that_have_expired_are_continued() -> None:
     assert restored.expired_row_count == 1, "the input has ended"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["inner", "full", "semi"])
 def test_the_state_does_not_exceed_its_bound(how: How) -> None:
     """Goal: a hundred times the rows of the bound, and those held stay within a few times of it.

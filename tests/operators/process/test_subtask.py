@@ -302,6 +302,7 @@ def test_timers_need_their_functions() -> None:
         list(opened(NoTimer()).process(rows(("a", 1, 1))))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_cuts_of_changes_and_other_numbers_of_workers_change_nothing(seed: int) -> None:
     """Against a subtask that goes on undisturbed: 1 to 3 to 2 workers, chains of drawn cuts."""

@@ -40,6 +40,7 @@ messages.decode()
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("ending", "problem"),
     [

@@ -15,6 +15,7 @@ def explored(world: str) -> Report:
     return explore(WORLDS[world], ManualClock())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("world", [world.name for world in QUICK])
 def test_every_order_of_events_is_right(world: str) -> None:
     """Goal: PROTOCOL section 1 in every reachable state, with timeout, abort, crash and restore.
@@ -28,6 +29,7 @@ def test_every_order_of_events_is_right(world: str) -> None:
     assert report.checkpoints > 1, "the world is too small to say anything"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.errata)
 def test_a_planted_fault_is_found_and_without_it_the_world_is_right(planted: Planted) -> None:
     report = explore(WORLDS[planted.world], ManualClock(), planted.classes)

@@ -1,4 +1,4 @@
-"""A soak draws its faults by seed, and its figures are told by kind."""
+"""A soak draws its faults from a seed, and reports its figures for each kind of fault."""
 
 from itertools import islice
 

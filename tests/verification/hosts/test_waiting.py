@@ -1,4 +1,4 @@
-"""Waiting ends when it is so, or with what was said last."""
+"""A wait ends when the condition holds, or fails with the last state that was seen."""
 
 import pytest
 

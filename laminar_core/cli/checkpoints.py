@@ -20,8 +20,13 @@ from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.pins import pin, pins_as_json, pins_as_remarks, pins_by_checkpoint, unpin
-from laminar_core.cli.reporting import ROWS_SHOWN
-from laminar_core.cli.views import print_json, print_manifest, print_report, print_summaries
+from laminar_core.cli.views import (
+    ROWS_SHOWN,
+    print_json,
+    print_manifest,
+    print_report,
+    print_summaries,
+)
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.store.checkpoint_store import CheckpointStore

@@ -5,6 +5,7 @@ columns are as wide as their widest cells, and only the last one may have to be 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -14,19 +15,21 @@ _GAP = "  "
 _LAST_COLUMN_MIN = 20
 """Narrower than this the last column could hardly be read."""
 
+Side = Literal["left", "right"]
+
 Painted = Callable[[str, str], str]
 """Returns a text in the colour of a cell; the cell is given without its padding."""
 
 
 def lines_of(
     table: Sequence[Sequence[str]],
-    right: Sequence[bool],
+    sides: Sequence[Side],
     console: Console,
     painted: Painted | None = None,
 ) -> list[str] | None:
     """Return the lines of a table; None if it does not fit, or has cells of several lines.
 
-    ``right``: whether a column ends, and does not begin, at one place.
+    ``sides``: where the cells of each column are aligned.
     """
     columns = list(zip(*table, strict=True))
     if not all(cell.isprintable() for column in columns for cell in column):
@@ -37,7 +40,7 @@ def lines_of(
         return None
     widths[-1] = min(left, widths[-1])
     return [
-        _line(cells, widths, right, painted)
+        _line(cells, widths, sides, painted)
         for row in table
         for cells in _broken(row, widths[-1], console)
     ]
@@ -54,14 +57,14 @@ def _broken(row: Sequence[str], width: int, console: Console) -> Iterator[Sequen
 
 
 def _line(
-    cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], painted: Painted | None
+    cells: Sequence[str], widths: Sequence[int], sides: Sequence[Side], painted: Painted | None
 ) -> str:
-    padded = map(_padded, cells, widths, right)
+    padded = map(_padded, cells, widths, sides)
     if painted is not None:
         padded = map(painted, cells, padded)
     return _GAP.join(padded).rstrip()
 
 
-def _padded(cell: str, width: int, at_right: bool) -> str:
+def _padded(cell: str, width: int, side: Side) -> str:
     space = " " * (width - cell_len(cell))
-    return space + cell if at_right else cell + space
+    return space + cell if side == "right" else cell + space

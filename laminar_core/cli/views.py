@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from laminar_core.cli.columns import lines_of
+from laminar_core.cli.columns import Side, lines_of
 from laminar_core.records.manifest import (
     AlignmentEntry,
     CheckpointManifest,
@@ -21,6 +21,9 @@ from laminar_core.records.manifest import (
 )
 from laminar_core.store.summaries import CheckpointSummary
 from laminar_core.store.verification import VerifyReport
+
+ROWS_SHOWN = 20
+"""Rows of a file or a table that are printed unless more are asked for."""
 
 WIDTH_OF_A_FILE = 10_000
 """Width where output goes to a file, in which no line is broken."""
@@ -226,12 +229,12 @@ def wall_time(at_ms: int | None) -> str:
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table that fits; the last column is broken at the end of a terminal's line."""
     table = [tuple(headings), *map(tuple, rows)]
-    right = [heading in _NUMBERS for heading in headings]
+    sides: list[Side] = ["right" if heading in _NUMBERS else "left" for heading in headings]
     console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
     has_colours = console.color_system is not None and not console.no_color
-    lines = lines_of(table, right, console, _coloured if has_colours else None)
+    lines = lines_of(table, sides, console, _coloured if has_colours else None)
     if lines is None:
-        _print_squeezed(table, right, console)
+        _print_squeezed(table, sides, console)
         return
     if has_colours:
         lines[0] = click.style(lines[0], bold=True)
@@ -249,14 +252,13 @@ def _coloured(cell: str, text: str) -> str:
 
 
 def _print_squeezed(
-    table: Sequence[Sequence[str]], right: Sequence[bool], console: Console
+    table: Sequence[Sequence[str]], sides: Sequence[Side], console: Console
 ) -> None:
     """Print a table of any cells on any terminal; a large one takes long."""
     headings, *rows = table
     squeezed = Table(box=None, pad_edge=False)
-    for heading, at_right in zip(headings, right, strict=True):
-        justify = "right" if at_right else "left"
-        squeezed.add_column(heading, justify=justify, no_wrap=heading != headings[-1])
+    for heading, side in zip(headings, sides, strict=True):
+        squeezed.add_column(heading, justify=side, no_wrap=heading != headings[-1])
     for row in rows:
         # Brackets in a reason are no markup.
         squeezed.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))

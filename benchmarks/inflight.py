@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.result import Result, median_seconds
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.codec.inflight import InflightElement, InflightEncoder, decode, join
 from laminar_core.protocol.types import Batch, Watermark
 

@@ -15,11 +15,8 @@ from laminar_core.driver.execution import Collected
 from laminar_core.driver.left_applications import ApplicationEnding
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.host.clock import SystemClock
-from laminar_core.link.transport import (
-    CoordinatorTransport,
-    TransportKind,
-    ZmqWorkerTransport,
-)
+from laminar_core.link.addresses import TransportKind
+from laminar_core.link.transport import CoordinatorTransport, ZmqWorkerTransport
 from laminar_core.records.manifest import Owner
 from laminar_core.records.spark_application import SparkApplication
 from laminar_core.store.checkpoint_store import CheckpointStore

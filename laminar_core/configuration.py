@@ -24,15 +24,13 @@ from pydantic import (
     model_validator,
 )
 
-from laminar_core.codec.arrow import Compression
-from laminar_core.driver.liveness import Deadlines
+from laminar_core.codec.envelope import Compression
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.driver.recovery.acceptance import parse_acceptance
-from laminar_core.driver.recovery.renaming import Rename
-from laminar_core.driver.recovery.stated_positions import ResetFrom
+from laminar_core.driver.recovery.start_texts import Rename, ResetFrom
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.link.addresses import Listening, Ports, is_unspecified, no_address
-from laminar_core.link.transport import TransportKind
+from laminar_core.link.addresses import Listening, Ports, TransportKind, is_unspecified, no_address
 from laminar_core.options import NONE, Flag, Options, Setting, problem_of, sections_of, settings_of
 from laminar_core.plan.state_options import (
     MEMORY_BYTES_MIN,

@@ -20,7 +20,7 @@ from laminar_core.configuration import (
     StateConfig,
     all_settings,
 )
-from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.errors import ConfigurationError
 from laminar_core.options import Setting, sections_of, settings_of
 from laminar_core.orchestration.spec import StreamSpec

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 from laminar_core.errors import ProtocolError
 from laminar_core.link.channel_ends import Frame, ReceivingEnd, SendingEnd
+from laminar_core.link.sockets import Buffer
 from laminar_core.link.wire import (
     ArrowElement,
-    Buffer,
     ElementCodec,
     FrameKind,
     Header,

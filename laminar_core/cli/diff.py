@@ -17,8 +17,7 @@ from laminar_core.cli.facts import Fact, changed_facts
 from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
-from laminar_core.cli.reporting import ROWS_SHOWN
-from laminar_core.cli.views import event_time
+from laminar_core.cli.views import ROWS_SHOWN, event_time
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.difference import Difference, values_differ
 from laminar_core.store.comparison import ChangeKind, Comparison, compare_operator

@@ -1,4 +1,4 @@
-"""Groups of commands: one that imports a command when it is used, one with a command by default."""
+"""Groups of commands: two that import a command when it is used, one with a command by default."""
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,6 +85,41 @@ class LazyGroup(click.Group):
         for entry in self._shown.values():
             if entry.name.startswith(incomplete):
                 yield CompletionItem(entry.name, help=entry.summary)
+
+
+class PartlyLazyGroup(click.Group):
+    """Imports the modules of some of its commands when one of them, or the help, is asked for.
+
+    Args:
+        later: these commands; the others are added as to any group.
+        more: arguments of ``click.Group``.
+    """
+
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - click's own
+        later: Sequence[CommandEntry],
+        **more: Any,  # noqa: ANN401 - click's own
+    ) -> None:
+        super().__init__(*args, **more)
+        self._later = {entry.name: entry for entry in later}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted({*super().list_commands(ctx), *self._later})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; None if there is none with this name."""
+        if cmd_name in self._later:
+            self.add_command(self._later.pop(cmd_name).load(), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def load_all(self) -> Self:
+        """Import every command, into ``commands``."""
+        while self._later:
+            name, entry = self._later.popitem()
+            self.add_command(entry.load(), name)
+        return self
 
 
 class GroupWithDefault(click.Group):

@@ -7,11 +7,10 @@ import click
 import pyarrow as pa
 from pydantic_core import to_json
 
+from laminar_core.cli.views import ROWS_SHOWN
 from laminar_core.driver.events import JobEvent
 from laminar_core.errors import LaminarError
 from laminar_core.pipeline.progress_bar import ProgressBar
-
-ROWS_SHOWN = 20
 
 
 class Reporter(Protocol):

@@ -29,6 +29,7 @@ from laminar_core.cli.retention_view import (
     print_status,
     status_as_json,
 )
+from laminar_core.cli.views import print_json
 from laminar_core.host.clock import SystemClock
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.run import Retention
@@ -180,7 +181,7 @@ def _show(runner: Retention, config: RetentionConfig, *, with_files: bool, as_js
     planned = runner.plan(indexed=True)
     unfinished = list(runner.log.unfinished())
     if as_json:
-        click.echo(json.dumps(plan_as_json(planned.plan, config, unfinished), indent=1))
+        print_json(plan_as_json(planned.plan, config, unfinished))
     else:
         print_plan(planned.plan, config, unfinished, with_files=with_files)
 

@@ -1,7 +1,6 @@
 """Plans of retention as text and as JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 
 import click
 
@@ -19,7 +18,7 @@ IDS_SHOWN = 20
 def plan_as_json(
     plan: RetentionPlan, config: RetentionConfig, unfinished: Sequence[int]
 ) -> dict[str, object]:
-    """Return the whole plan as JSON."""
+    """Return the whole plan, as ``print_json`` takes it."""
     return {
         "policy": config.model_dump(),
         "generation": plan.generation,
@@ -28,8 +27,8 @@ def plan_as_json(
         "deleted_checkpoints": list(plan.deleted_ids),
         "deleted_files": len(plan.deleted_files),
         "deleted_bytes": plan.deleted_bytes,
-        "checkpoints": [asdict(verdict) for verdict in plan.checkpoints],
-        "files": [asdict(verdict) for verdict in plan.files],
+        "checkpoints": plan.checkpoints,
+        "files": plan.files,
         "abandoned": list(plan.abandoned),
         "forgotten": list(plan.forgotten),
     }

@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import click
 from pydantic import ByteSize
+from pydantic_core import to_json
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from laminar_core.cli.columns import Side, lines_of
 from laminar_core.records.manifest import (
     AlignmentEntry,
     CheckpointManifest,
@@ -19,6 +21,9 @@ from laminar_core.records.manifest import (
 )
 from laminar_core.store.summaries import CheckpointSummary
 from laminar_core.store.verification import VerifyReport
+
+ROWS_SHOWN = 20
+"""Rows of a file or a table that are printed unless more are asked for."""
 
 WIDTH_OF_A_FILE = 10_000
 """Width where output goes to a file, in which no line is broken."""
@@ -223,11 +228,38 @@ def wall_time(at_ms: int | None) -> str:
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table that fits; the last column is broken at the end of a terminal's line."""
-    table = Table(box=None, pad_edge=False)
-    for heading in headings:
-        justify = "right" if heading in _NUMBERS else "left"
-        table.add_column(heading, justify=justify, no_wrap=heading != headings[-1])
+    table = [tuple(headings), *map(tuple, rows)]
+    sides: list[Side] = ["right" if heading in _NUMBERS else "left" for heading in headings]
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
+    has_colours = console.color_system is not None and not console.no_color
+    lines = lines_of(table, sides, console, _coloured if has_colours else None)
+    if lines is None:
+        _print_squeezed(table, sides, console)
+        return
+    if has_colours:
+        lines[0] = click.style(lines[0], bold=True)
+    click.echo("\n".join(lines), color=True)
+
+
+def print_json(value: object) -> None:
+    """Print a value of data classes, dictionaries and lists; much faster than ``json``."""
+    click.echo(to_json(value, indent=1, ensure_ascii=True).decode())
+
+
+def _coloured(cell: str, text: str) -> str:
+    style = _STYLES.get(cell)
+    return text if style is None else click.style(text, fg=style)
+
+
+def _print_squeezed(
+    table: Sequence[Sequence[str]], sides: Sequence[Side], console: Console
+) -> None:
+    """Print a table of any cells on any terminal; a large one takes long."""
+    headings, *rows = table
+    squeezed = Table(box=None, pad_edge=False)
+    for heading, side in zip(headings, sides, strict=True):
+        squeezed.add_column(heading, justify=side, no_wrap=heading != headings[-1])
     for row in rows:
         # Brackets in a reason are no markup.
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE).print(table)
+        squeezed.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    console.print(squeezed)

@@ -8,12 +8,17 @@ almost never.
 # Metadata of a schema are Any, or an empty dictionary.
 # pyright: reportUnknownVariableType=false
 
-import hashlib
-from typing import Literal
-
 import pyarrow as pa
 
-from laminar_core.codec.envelope import HEADER_BYTES, Codec, Content, header, is_wrapped, unwrap
+from laminar_core.codec.envelope import (
+    HEADER_BYTES,
+    Codec,
+    Compression,
+    Content,
+    header,
+    is_wrapped,
+    unwrap,
+)
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 
 FORMAT_KEY = b"laminar.format"
@@ -23,17 +28,6 @@ FORMAT_VERSION = b"1"
 """The version of the Arrow file; the header around it came later and has its own version."""
 
 SEGMENT_VERSION = 2
-
-Compression = Literal["lz4", "zstd"]
-
-
-def sha256_hex(data: bytes | memoryview) -> str:
-    """Return the digest as in manifests: 64 lower-case hex digits.
-
-    >>> sha256_hex(b"")[:8]
-    'e3b0c442'
-    """
-    return hashlib.sha256(data).hexdigest()
 
 
 def encode_table(table: pa.Table, *, compression: Compression | None = None) -> memoryview:

@@ -23,6 +23,7 @@ from typing import Literal, get_args
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 
 Codec = Literal["none", "lz4", "zstd"]
+Compression = Literal["lz4", "zstd"]
 """The compression of a payload."""
 
 CODECS: tuple[Codec, ...] = get_args(Codec)

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from laminar_core.codec.arrow import Compression
+from laminar_core.codec.envelope import Compression
 from laminar_core.errors import (
     CheckpointDeclined,
     CorruptCheckpointError,

@@ -14,6 +14,7 @@ from laminar_core.connectors.base import Committer, Forgetting
 from laminar_core.driver.cleanup import Cleanup
 from laminar_core.driver.commits import CommitNumbers, CommitQueue, commit_output
 from laminar_core.driver.completion import completed_event
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.driver.discovery import Discovering, SplitDiscovery
 from laminar_core.driver.events import (
     CheckpointFailed,
@@ -24,7 +25,6 @@ from laminar_core.driver.headroom import HeadroomWatch
 from laminar_core.driver.heartbeats import Heartbeats
 from laminar_core.driver.hosting import CoordinatorHost
 from laminar_core.driver.index_writer import IndexWriter
-from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.missing import missing_line, missing_subtasks
 from laminar_core.driver.publication import (
     Completion,

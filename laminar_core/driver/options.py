@@ -5,13 +5,11 @@ from typing import Literal
 
 import pyarrow as pa
 
-from laminar_core.codec.arrow import Compression
+from laminar_core.codec.envelope import Compression
 from laminar_core.connectors.formats.bad_rows import SkippedMessage
-from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.driver.recovery.acceptance import Acceptance
-from laminar_core.driver.recovery.column_names import ColumnRename
-from laminar_core.driver.recovery.renaming import Rename
-from laminar_core.driver.recovery.stated_positions import ResetFrom
+from laminar_core.driver.recovery.start_texts import ColumnRename, Rename, ResetFrom
 from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
 from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND
 from laminar_core.plan.state_options import StateOptions

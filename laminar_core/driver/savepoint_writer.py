@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from laminar_core._version import __version__
 from laminar_core.aggregates.accumulators import with_versions
-from laminar_core.codec.arrow import decode_table, encode_table, sha256_hex
+from laminar_core.codec.arrow import decode_table, encode_table
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.codec.key_groups import key_group_range, key_groups_of
 from laminar_core.connectors.base import Found
 from laminar_core.driver.discovery import after, checked, entry_of

@@ -9,12 +9,14 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
-from typing import Self
+from typing import Literal, Self
 
 import psutil
 
 from laminar_core.errors import ConfigurationError, ErrorCode, JobFailedError
 from laminar_core.link.sockets import listen_at
+
+TransportKind = Literal["ipc", "curve", "tcp"]
 
 WORKER_ADDRESS_VARIABLE = "LAMINAR_WORKER_ADDRESS"
 """In the environment of an executor: the address at which others reach the workers there."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from laminar_core.link.sockets import Buffer
 from laminar_core.link.wire import (
     ArrowElement,
-    Buffer,
     ElementCodec,
     FrameKind,
     Header,

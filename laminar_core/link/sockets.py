@@ -13,12 +13,15 @@ import resource
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import psutil
 import zmq
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.link.wire import Buffer
+
+# pyarrow ships no types, and is not needed here: Any stands for its Buffer.
+Buffer = bytes | memoryview | Any
 
 PART_BYTES_MAX = 4 << 20
 """Longest part of a message: an exchange of 131,072 rows of 32 bytes fits in one."""

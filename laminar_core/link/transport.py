@@ -14,27 +14,25 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
 from laminar_core.errors import ConfigurationError, ErrorCode, FencedError, ProtocolError
 from laminar_core.host.private_folders import PrivateFolder, temporary_root
-from laminar_core.link.addresses import Listening, is_ipv6, reachable
+from laminar_core.link.addresses import Listening, TransportKind, is_ipv6, reachable
 from laminar_core.link.doors import Door, connections_max
 from laminar_core.link.messages import Peer
 from laminar_core.link.sockets import (
+    Buffer,
     open_context,
     open_socket,
     parts_of,
     require_descriptors,
     whole_of,
 )
-from laminar_core.link.wire import Buffer
 from laminar_core.protocol.links import Connections
-
-TransportKind = Literal["ipc", "curve", "tcp"]
 
 CONNECTIONS_PER_WORKER = 2
 """Connections of one worker to the coordinator: messages of its loop, and heartbeats."""

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.errors import ErrorCode, ProtocolError
+from laminar_core.link.sockets import Buffer
 from laminar_core.protocol.types import (
     Batch,
     CancelMarker,
@@ -29,8 +30,6 @@ from laminar_core.protocol.types import (
     Watermark,
 )
 
-# pyarrow ships no types: Any stands for its Buffer and its RecordBatch.
-Buffer = bytes | memoryview | Any
 ArrowElement = Element[Any]
 
 ALIGNMENT_BYTES = 16

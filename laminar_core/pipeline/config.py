@@ -13,11 +13,10 @@ from laminar_core.configuration import (
     SupervisionOptions,
 )
 from laminar_core.connectors.formats.bad_rows import SkippedMessage
-from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.acceptance import Acceptance, parse_acceptance
-from laminar_core.driver.recovery.renaming import Rename
-from laminar_core.driver.recovery.stated_positions import ResetFrom
+from laminar_core.driver.recovery.start_texts import Rename, ResetFrom
 from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.coordinator_config import CoordinatorConfig

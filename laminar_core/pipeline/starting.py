@@ -13,6 +13,7 @@ from laminar_core.metrics.exporter import open_exporter
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig, job_options
 from laminar_core.pipeline.display import Display, display_of
 from laminar_core.pipeline.job import StreamingJob
+from laminar_core.retention.background import applied
 from laminar_core.spark.sessions import GivenSession, OwnSession
 from laminar_core.spark.stage import SparkCluster
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -49,7 +50,7 @@ def started(
     reported = BackgroundListener(isolated(_beside(listener, display)))
     listener = ReserveKeeper(store, reported)
     if checkpoint.retention is not None:
-        listener = checkpoint.retention.applied_to(store, clock, listener, run.actor)
+        listener = applied(checkpoint.retention, store, clock, listener, run.actor)
     exporter = open_exporter(run.metrics, options.job, clock)
     if exporter is not None:
         listener = exporter.beside(listener)

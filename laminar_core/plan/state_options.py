@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from laminar_core.codec.arrow import Compression
+from laminar_core.codec.envelope import Compression
 from laminar_core.state.segment_chain import SEGMENTS_MAX
 
 SnapshotMode = Literal["full", "incremental", "changelog"]

@@ -24,6 +24,9 @@ I3  Fewer open connections than peers for longer than ``down_max_ms`` is always 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+SIGN_INTERVAL_MS = 1_000
+"""Time between two signs of life of a worker's process."""
+
 LINK_DOWN_MAX_MS = 30_000
 """How long fewer connections than peers are tolerated, unless the job says otherwise."""
 

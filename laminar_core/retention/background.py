@@ -23,15 +23,33 @@ from laminar_core.driver.events import (
 )
 from laminar_core.driver.listening import isolated
 from laminar_core.errors import ErrorCode, LaminarError
+from laminar_core.host.clock import Clock
 from laminar_core.records.actor import Actor
 from laminar_core.records.record import JsonObject
+from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.run import Retention
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 BATCH_CHECKPOINTS = 16
 """Completed checkpoints after which the old ones are deleted together."""
 
 BATCH_MS = 600_000
 """Time after which one new checkpoint is enough."""
+
+
+def applied(
+    config: RetentionConfig,
+    store: CheckpointStore,
+    clock: Clock,
+    listener: JobListener,
+    actor: Actor,
+) -> JobListener:
+    """Return a listener that applies a policy in the background while the job runs."""
+    audit = AuditLog(store.objects, store.paths, clock.now_ms)
+    retention = Retention(store, config.policy(), clock.now_ms, audit=audit)
+    by = actor.because("the running job's policy")
+    return BackgroundRetention(listener, retention, by, config.model_dump(), clock.now_ms)
 
 
 class BackgroundRetention:

@@ -6,17 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, Field, ValidationError
 
-from laminar_core.driver.events import JobListener
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.host.clock import Clock
 from laminar_core.options import NONE, Flag, Options, problem_of
-from laminar_core.records.actor import Actor
 from laminar_core.records.record import Count, JsonObject, Positive
-from laminar_core.retention.background import BackgroundRetention
 from laminar_core.retention.facts import RetentionPolicy
-from laminar_core.retention.run import Retention
-from laminar_core.store.audit_log import AuditLog
-from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.units import Duration, duration_ms
 
 
@@ -121,19 +114,6 @@ class RetentionConfig(Options):
             history_keep=self.history_keep,
             history_max_age_ms=_optional_ms(self.history_max_age),
         )
-
-    def applied_to(
-        self,
-        store: CheckpointStore,
-        clock: Clock,
-        listener: JobListener,
-        actor: Actor,
-    ) -> JobListener:
-        """Return a listener that applies this policy in the background while the job runs."""
-        audit = AuditLog(store.objects, store.paths, clock.now_ms)
-        retention = Retention(store, self.policy(), clock.now_ms, audit=audit)
-        by = actor.because("the running job's policy")
-        return BackgroundRetention(listener, retention, by, self.model_dump(), clock.now_ms)
 
 
 def _optional_ms(duration: Duration | None) -> int | None:

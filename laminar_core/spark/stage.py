@@ -27,14 +27,10 @@ from laminar_core.driver.left_applications import ApplicationEnding
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.errors import ErrorCode, JobFailedError, LaminarError
 from laminar_core.host.clock import Clock, SystemClock
-from laminar_core.link.addresses import Listening, bare
+from laminar_core.link.addresses import Listening, TransportKind, bare
 from laminar_core.link.messages import ToCoordinator, ToWorker
 from laminar_core.link.reliable_delivery import ControlEnd
-from laminar_core.link.transport import (
-    CoordinatorTransport,
-    TransportKind,
-    ZmqWorkerTransport,
-)
+from laminar_core.link.transport import CoordinatorTransport, ZmqWorkerTransport
 from laminar_core.records.manifest import Owner
 from laminar_core.records.spark_application import SparkApplication
 from laminar_core.spark.applications import application_of, end_application, setting_of

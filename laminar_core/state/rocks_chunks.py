@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 from rocksdict import DBCompressionType, Env, Options, Rdict, WriteBatch, WriteOptions
 
-from laminar_core.codec.arrow import Compression
+from laminar_core.codec.envelope import Compression
 from laminar_core.errors import ErrorCode, StorageUnavailable
 
 _SIGN = 1 << 63

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from laminar_core.codec.arrow import Compression, decode_table, encode_table, sha256_hex
+from laminar_core.codec.arrow import decode_table, encode_table
+from laminar_core.codec.digest import sha256_hex
+from laminar_core.codec.envelope import Compression
 from laminar_core.codec.inflight import Buffer, Expected, InflightElement, decode, join, schema_of
 from laminar_core.errors import (
     CheckpointDeclined,

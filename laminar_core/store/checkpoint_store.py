@@ -6,7 +6,8 @@ method can be repeated after StorageUnavailable, which is never swallowed.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
 
 from laminar_core.errors import (
     CorruptCheckpointError,
@@ -39,7 +40,6 @@ from laminar_core.records.manifest import (
 from laminar_core.records.paths import JobPaths, checkpoints_in
 from laminar_core.store.attempts import Attempts
 from laminar_core.store.checkpoint_index import CheckpointIndex
-from laminar_core.store.checkpoint_parts import CheckpointParts
 from laminar_core.store.claims import Claims
 from laminar_core.store.file_scrub import DamageLog
 from laminar_core.store.generations import Generations
@@ -51,6 +51,9 @@ from laminar_core.store.verification import (
     VerifyReport,
     verify_files,
 )
+
+if TYPE_CHECKING:
+    from laminar_core.store.checkpoint_parts import CheckpointParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +91,15 @@ class CheckpointStore:
         self.job = job
         self.claims = Claims(objects, paths)
         self.generations = Generations(objects, paths, self.claims)
-        self.parts = CheckpointParts(objects, paths)
         self.manifests = Manifests(objects, paths, self.claims)
         self.attempts = Attempts(objects, paths, self.claims)
+
+    @cached_property
+    def parts(self) -> "CheckpointParts":
+        """The files of checkpoints. Lists and plans do not need them, so neither Arrow."""
+        from laminar_core.store.checkpoint_parts import CheckpointParts  # noqa: PLC0415
+
+        return CheckpointParts(self.objects, self.paths)
 
     @classmethod
     def open(cls, uri: str, job: str) -> Self:

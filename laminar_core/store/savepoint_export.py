@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.protocol.recovery import on_timeline

@@ -17,7 +17,8 @@ import pyarrow as pa
 from pyarrow.compute import SortOptions, call_function
 
 from laminar_core._version import __version__
-from laminar_core.codec.arrow import encode_table, sha256_hex
+from laminar_core.codec.arrow import encode_table
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import (
     CheckpointDeclined,
     ConfigurationError,

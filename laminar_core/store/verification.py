@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.objectstore.opening import ObjectStore, address
 from laminar_core.protocol.types import CheckpointId

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
-from laminar_core.codec.arrow import Compression
+from laminar_core.codec.envelope import Compression
 from laminar_core.driver.events import CheckpointCompleted, CheckpointFailed
 from laminar_core.driver.restart import FixedDelay
 from laminar_core.plan.state_options import StateOptions

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from laminar_core.link.messages import Peer
+from laminar_core.link.sockets import Buffer
 from laminar_core.link.transport import RECEIVE_FRAMES_MAX
-from laminar_core.link.wire import Buffer
 from laminar_core.protocol.links import Connections
 from laminar_core.testing.world import Process, World
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from laminar_core.driver.execution import Collected
 from laminar_core.errors import ErrorCode, JobFailedError
+from laminar_core.protocol.links import SIGN_INTERVAL_MS
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.executor import SimulatedExecutor
 from laminar_core.testing.host_clock import HostClock
@@ -18,7 +19,7 @@ from laminar_core.testing.network import Network, SimulatedWorkerTransport
 from laminar_core.testing.polled_calls import PolledCalls
 from laminar_core.testing.world import Process, World
 from laminar_core.worker.deployment import Deployment
-from laminar_core.worker.life import SIGN_INTERVAL_MS, Activity, AtWork, SignsOfLife
+from laminar_core.worker.life import Activity, AtWork, SignsOfLife
 from laminar_core.worker.snapshots import BackgroundThreads
 from laminar_core.worker.worker import Worker
 

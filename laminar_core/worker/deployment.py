@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 from pyarrow.compute import SetLookupOptions, call_function
 
-from laminar_core.codec.arrow import Compression
+from laminar_core.codec.envelope import Compression
 from laminar_core.codec.inflight import InflightElement
 from laminar_core.codec.key_groups import key_group_range
 from laminar_core.connectors.formats.bad_rows import SkippedMessage

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from laminar_core.errors import FencedError
 from laminar_core.host.clock import Clock
 from laminar_core.link.messages import Alive, encode
-
-SIGN_INTERVAL_MS = 1_000
+from laminar_core.protocol.links import SIGN_INTERVAL_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-from laminar_core.codec.arrow import Compression
+from laminar_core.codec.envelope import Compression
 from laminar_core.codec.inflight import InflightEncoder
 from laminar_core.errors import LaminarError
 from laminar_core.host.calls import Calls, ThreadCalls

@@ -12,15 +12,9 @@ from laminar_core.link.channel_ends import ReceivingEnd, SendingEnd
 from laminar_core.link.greeter import Greeter
 from laminar_core.link.links import Links
 from laminar_core.link.messages import SourceProgress
+from laminar_core.link.sockets import Buffer
 from laminar_core.link.transport import WorkerTransport
-from laminar_core.link.wire import (
-    ArrowElement,
-    Buffer,
-    ElementCodec,
-    FrameKind,
-    Header,
-    decode_header,
-)
+from laminar_core.link.wire import ArrowElement, ElementCodec, FrameKind, Header, decode_header
 from laminar_core.operators.base import AnySubtask, redistribution_of
 from laminar_core.plan.plan import Edge, SinkNode, SourceNode, Vertex
 from laminar_core.protocol.links import LINK_DOWN_MAX_MS

@@ -6,7 +6,7 @@ from itertools import islice
 
 import dagster as dg
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import CorruptCheckpointError, LaminarError
 from laminar_core.protocol.recovery import Refuse, Rejected, RestoreFrom, on_timeline
 from laminar_core.protocol.recovery_facts import RestoreRequest

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.recovery import on_timeline
 from laminar_core.protocol.recovery_facts import Base

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import LaminarError
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.resources.locked_database import until_unlocked

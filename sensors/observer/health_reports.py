@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import Generation
 from laminar_core.resources.names import GROUP, StreamCheck, check_key

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import dagster as dg
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.audit import AuditRecord

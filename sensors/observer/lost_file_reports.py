@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.records.damage import DamageRecord
 from laminar_core.resources.names import checkpoint_key, partition_of
 from laminar_core.sensors.facts.lost_files import damage_in_words

@@ -9,7 +9,7 @@ from typing import Annotated
 import dagster as dg
 from pydantic import Field
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.drill import DrillRecord

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.recovery import on_timeline
 from laminar_core.protocol.recovery_facts import Base

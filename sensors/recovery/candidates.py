@@ -6,7 +6,7 @@ checkpoint is never restored; it costs one attempt, and then it is on record.
 
 from collections.abc import Mapping
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.resources.names import GROUP, job_name
 from laminar_core.sensors.facts.integrity_records import FoundDamage

@@ -8,7 +8,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from laminar_core.cli.groups import CommandEntry, GroupWithDefault, LazyGroup, examples
+from laminar_core.cli.groups import (
+    CommandEntry,
+    GroupWithDefault,
+    LazyGroup,
+    PartlyLazyGroup,
+    examples,
+)
 
 ENTRY = CommandEntry("status", "status:status", "Show the state of a job.")
 OLD = CommandEntry("checkpoint", "control:checkpoint")
@@ -95,3 +101,31 @@ def test_a_group_takes_what_names_no_command_for_its_default() -> None:
 def test_examples_keep_their_lines() -> None:
     command = click.Command("it", epilog=examples("it --a", "it --b"))
     assert "Examples:\n    it --a\n    it --b" in CliRunner().invoke(command, ["--help"]).output
+
+
+def test_a_partly_lazy_group_imports_a_command_when_it_is_used() -> None:
+    @click.group(cls=PartlyLazyGroup, later=(CommandEntry("diff", "diff:diff"),))
+    def some() -> None:
+        """Some."""
+
+    @some.command()
+    def show() -> None:
+        """Show."""
+
+    context = click.Context(some)
+    assert some.list_commands(context) == ["diff", "show"]
+    assert some.commands.keys() == {"show"}
+    assert some.get_command(context, "none") is None
+    assert some.get_command(context, "diff") is some.commands["diff"]
+    assert some.list_commands(context) == ["diff", "show"]
+
+
+def test_lists_and_plans_load_neither_arrow_nor_operators() -> None:
+    program = (
+        "import sys\n"
+        "import laminar_core.cli.checkpoints, laminar_core.cli.retention\n"
+        "heavy = {'pyarrow', 'laminar_core.operators', 'laminar_core.connectors', "
+        "'laminar_core.link.transport'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

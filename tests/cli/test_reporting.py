@@ -5,7 +5,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from laminar_core.cli.reporting import ROWS_SHOWN, JsonReporter, TextReporter
+from laminar_core.cli.reporting import JsonReporter, TextReporter
+from laminar_core.cli.views import ROWS_SHOWN
 from laminar_core.driver.events import (
     ApplicationEnded,
     ApplicationLeft,

@@ -15,7 +15,7 @@ from laminar_core.cli.start_options import (
     start_options,
 )
 from laminar_core.configuration import Configuration, SparkOptions, StateConfig
-from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from laminar_core.records.actor import Actor

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from laminar_core.codec.arrow import Compression
+from laminar_core.codec.envelope import Compression
 from laminar_core.codec.inflight import InflightElement, InflightEncoder, join
 from laminar_core.protocol.types import Batch, Idle, Watermark
 

@@ -14,7 +14,7 @@ from laminar_core.link.messages import (
     decode_to_worker,
     encode,
 )
-from laminar_core.link.wire import Buffer
+from laminar_core.link.sockets import Buffer
 from laminar_core.protocol.links import Connections
 
 

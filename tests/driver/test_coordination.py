@@ -5,8 +5,8 @@ import pytest
 from laminar_core.driver.checkpointing import Background as Threads
 from laminar_core.driver.checkpointing import CoordinatorParts
 from laminar_core.driver.coordination import Coordinator
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.driver.events import DataFlowing, ProgressMade, RestoreProgressed, WorkersRunning
-from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.publication import JobIdentity
 from laminar_core.errors import BrokenLink, ErrorCode, FencedError
 from laminar_core.host.clock import ManualClock

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.driver.events import (
     ApplicationEnded,
     ApplicationLeft,
@@ -14,7 +15,6 @@ from laminar_core.driver.events import (
     GenerationStarted,
     WorkersRunning,
 )
-from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from laminar_core.errors import (
     ConfigurationError,

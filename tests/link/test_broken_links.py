@@ -12,8 +12,8 @@ from laminar_core.driver.restart import FixedDelay
 from laminar_core.driver.supervisor import Supervisor
 from laminar_core.host.clock import SystemClock
 from laminar_core.link import sockets
+from laminar_core.link.addresses import TransportKind
 from laminar_core.link.messages import Peer
-from laminar_core.link.transport import TransportKind
 from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.store.checkpoint_store import CheckpointStore

@@ -5,14 +5,8 @@ import pytest
 
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.link.channel_ends import ReceivingEnd, SendingEnd
-from laminar_core.link.wire import (
-    Buffer,
-    ElementCodec,
-    FrameKind,
-    Header,
-    decode_arrived,
-    decode_header,
-)
+from laminar_core.link.sockets import Buffer
+from laminar_core.link.wire import ElementCodec, FrameKind, Header, decode_arrived, decode_header
 from laminar_core.protocol.kept_frames import CONFIRM_EVERY, FRAMES_MAX
 from laminar_core.protocol.types import Batch, Watermark
 from tests.driver.hosts import WorkerLink

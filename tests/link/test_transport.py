@@ -14,7 +14,7 @@ import pytest
 import zmq
 
 from laminar_core.errors import ConfigurationError, FencedError, ProtocolError
-from laminar_core.link.addresses import Listening, listen_on
+from laminar_core.link.addresses import Listening, TransportKind, listen_on
 from laminar_core.link.messages import Peer
 from laminar_core.link.sockets import PART_BYTES_MAX
 from laminar_core.link.transport import (
@@ -22,7 +22,6 @@ from laminar_core.link.transport import (
     SOCKET_DIRECTORY_LENGTH_MAX,
     CoordinatorAddress,
     CoordinatorTransport,
-    TransportKind,
     WakeUp,
     ZmqWorkerTransport,
     _content,

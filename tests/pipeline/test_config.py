@@ -5,11 +5,9 @@ from datetime import timedelta
 import pytest
 
 from laminar_core.configuration import StateConfig
-from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.driver.options import JobOptions
-from laminar_core.driver.recovery.column_names import ColumnRename
-from laminar_core.driver.recovery.renaming import Rename
-from laminar_core.driver.recovery.stated_positions import ResetFrom
+from laminar_core.driver.recovery.start_texts import ColumnRename, Rename, ResetFrom
 from laminar_core.driver.restart import ExponentialDelay, NoRestart
 from laminar_core.errors import ConfigurationError
 from laminar_core.pipeline.config import (

@@ -7,9 +7,13 @@ from concurrent.futures import Executor
 import pytest
 
 from laminar_core.driver.events import CheckpointCompleted, CleanUpFailed, Finished
+from laminar_core.host.clock import ManualClock
 from laminar_core.protocol.types import CheckpointKind
-from laminar_core.retention.background import BATCH_MS, BackgroundRetention
+from laminar_core.records.actor import Actor
+from laminar_core.retention.background import BATCH_MS, BackgroundRetention, applied
+from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.facts import RetentionPolicy
+from laminar_core.store.audit_log import AuditLog
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.retention.retention_jobs import ME, StoredJob, run
 
@@ -154,3 +158,26 @@ def test_the_end_lets_it_finish(job) -> None:
     watched.listen(Finished.model_construct(time_ms=1, outcome="finished"))
     assert watched.later.is_over
     assert job.store.manifests.ids() == [3]
+
+
+def test_a_running_job_applies_it_and_that_is_audited() -> None:
+    job, told = StoredJob(), []
+    job.start()
+    for _ in range(5):
+        job.complete()
+    listener = applied(
+        RetentionConfig(keep_last=2),
+        job.store,
+        ManualClock(job.clock_ms),
+        told.append,
+        Actor("me", run_id="run-7"),
+    )
+    assert isinstance(listener, BackgroundRetention)
+    listener(CheckpointCompleted.model_construct(time_ms=1, checkpoint_id=5))
+    listener._executor.shutdown(wait=True)
+    assert job.store.manifests.ids() == [4, 5]
+    assert len(told) == 1
+    records = AuditLog(job.store.objects, job.store.paths, lambda: 0).records()
+    assert [(r.action, r.actor, r.run_id, r.outcome) for r in records] == [
+        ("retention-apply", "me", "run-7", "done"),
+    ]

@@ -2,15 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.errors import ConfigurationError
-from laminar_core.host.clock import ManualClock
-from laminar_core.records.actor import Actor
-from laminar_core.retention.background import BackgroundRetention
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.facts import DAY_MS, HOUR_MS, RetentionPolicy
-from laminar_core.store.audit_log import AuditLog
-from tests.retention.retention_jobs import StoredJob
 
 
 def test_the_defaults_are_those_of_the_protocol() -> None:
@@ -86,25 +80,6 @@ def test_what_is_no_policy_is_refused_in_one_line(tmp_path, name, text, said) ->
     assert said in str(refused.value)
     assert name in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_a_running_job_applies_it_and_that_is_audited() -> None:
-    job, told = StoredJob(), []
-    job.start()
-    for _ in range(5):
-        job.complete()
-    listener = RetentionConfig(keep_last=2).applied_to(
-        job.store, ManualClock(job.clock_ms), told.append, Actor("me", run_id="run-7")
-    )
-    assert isinstance(listener, BackgroundRetention)
-    listener(CheckpointCompleted.model_construct(time_ms=1, checkpoint_id=5))
-    listener._executor.shutdown(wait=True)
-    assert job.store.manifests.ids() == [4, 5]
-    assert len(told) == 1
-    records = AuditLog(job.store.objects, job.store.paths, lambda: 0).records()
-    assert [(r.action, r.actor, r.run_id, r.outcome) for r in records] == [
-        ("retention-apply", "me", "run-7", "done"),
-    ]
 
 
 def test_the_default_policy_is_for_runs_that_announce_it() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,

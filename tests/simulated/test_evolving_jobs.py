@@ -11,7 +11,7 @@ import pytest
 
 from laminar_core.driver.events import CheckpointCompleted, GenerationStarted
 from laminar_core.driver.recovery.acceptance import parse_acceptance
-from laminar_core.driver.recovery.renaming import Rename
+from laminar_core.driver.recovery.start_texts import Rename
 from laminar_core.errors import ConfigurationError, IncompatibleStateError
 from laminar_core.operators import agg
 from laminar_core.pipeline import Pipeline, Stream

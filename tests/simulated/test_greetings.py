@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import pytest
 
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.driver.events import GenerationFailed, UnreachablePair, WorkersRunning
-from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.errors import ErrorCode, JobFailedError
 from laminar_core.link.wire import FrameKind, decode_header

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.driver.events import CheckpointFailed, GenerationFailed
-from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.options import JobResult
 from laminar_core.errors import BrokenLink, JobFailedError
 from laminar_core.link.wire import FrameKind, decode_header

@@ -10,7 +10,7 @@ from laminar_core.cli.recover import examine
 from laminar_core.driver.events import CheckpointCompleted, GenerationStarted
 from laminar_core.driver.recovery.acceptance import parse_acceptance
 from laminar_core.driver.recovery.report import RecoveryReport
-from laminar_core.driver.recovery.stated_positions import ResetFrom
+from laminar_core.driver.recovery.start_texts import ResetFrom
 from laminar_core.errors import ConfigurationError, IncompatibleStateError
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.operators import agg

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.driver.events import GenerationFailed, OperatorAtWork, WorkersRunning
-from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.errors import ErrorCode, JobFailedError
 from laminar_core.pipeline import Pipeline

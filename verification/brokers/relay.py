@@ -15,8 +15,8 @@ from laminar_core.connectors.base import CommitListener, Committer, SinkWriter
 from laminar_core.connectors.kafka import KafkaConnection, KafkaSource
 from laminar_core.connectors.kafka.sink import KafkaSink
 from laminar_core.connectors.outlook import Promise
+from laminar_core.driver.deadlines import Deadlines
 from laminar_core.driver.events import JobEvent
-from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.restart import FixedDelay
 from laminar_core.driver.supervisor import Supervisor

@@ -7,8 +7,8 @@ that was applied already does nothing, so the option may stay, as that for opera
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
+from laminar_core.driver.recovery.start_texts import ColumnRename
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.plan.plan import INPUTS_KEY, Plan
 from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
@@ -21,19 +21,6 @@ _ANY_ORDER = "aggregates"
 """The member whose elements may come and go, so that places say nothing."""
 _KEYED = ", keyed by "
 _PARTS = ("", "-combine")
-
-
-class ColumnRename(NamedTuple):
-    """One column of an operator with its name in the checkpoint, and in the pipeline."""
-
-    operator_id: str
-    before: str
-    now: str
-
-    def __str__(self) -> str:
-        """Return the text for messages."""
-        return f"{self.operator_id}.{self.before} cannot be renamed to {self.now}"
-
 
 Names = Mapping[str, Mapping[str, str]]
 """Per operator: new names of columns by old ones."""

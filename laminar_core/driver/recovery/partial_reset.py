@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from laminar_core.driver.recovery.inserting import arranged
 from laminar_core.driver.recovery.rechaining import vertices_of
-from laminar_core.driver.recovery.renaming import Rename
-from laminar_core.driver.recovery.stated_positions import BEGINNING, ResetFrom
+from laminar_core.driver.recovery.start_texts import BEGINNING, Rename, ResetFrom
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.plan.plan import Plan
 from laminar_core.records.manifest import CheckpointManifest

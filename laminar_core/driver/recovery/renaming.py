@@ -7,56 +7,19 @@ may stay where it is, until the next checkpoint and after it.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from laminar_core.driver.recovery.column_names import (
-    ColumnRename,
     applied_to_descriptions,
     names_of,
     with_column_names,
 )
-from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.driver.recovery.start_texts import ColumnRename, Rename
 from laminar_core.operators.base import JsonObject
 from laminar_core.plan.plan import INPUTS_KEY, Plan
 from laminar_core.records.manifest import CheckpointManifest, EdgeRef, fingerprint_of
 
 _PARTS = ("", "-combine")
 """Ends of the names of one aggregation: of itself, and of its part before the exchange."""
-
-
-class Rename(NamedTuple):
-    """One operator or source with its name in the checkpoint, and in the pipeline."""
-
-    before: str
-    now: str
-
-    @classmethod
-    def parse(cls, text: str) -> "Rename | ColumnRename":
-        """Read ``OLD=NEW`` or, for a column, ``OPERATOR.OLD=NEW``.
-
-        >>> Rename.parse("totals=sums").now
-        'sums'
-        >>> Rename.parse("totals.shop=store")
-        ColumnRename(operator_id='totals', before='shop', now='store')
-
-        Raises:
-            ConfigurationError: it has another form (INVALID_OPTION).
-        """
-        before, _, now = text.partition("=")
-        if not before or not now or before == now:
-            raise ConfigurationError(
-                ErrorCode.INVALID_OPTION,
-                f"{text!r} is no rename: give OLD=NEW or, for a column, OPERATOR.OLD=NEW",
-            )
-        operator_id, dot, column = before.partition(".")
-        if not dot:
-            return cls(before, now)
-        if not operator_id or not column or column == now:
-            raise ConfigurationError(
-                ErrorCode.INVALID_OPTION,
-                f"{text!r} is no rename of a column: give OPERATOR.OLD=NEW",
-            )
-        return ColumnRename(operator_id, column, now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,42 +4,10 @@
 a text that only the source understands, such as a time.
 """
 
-from typing import NamedTuple
-
 from laminar_core.connectors.base import Source, StatesStart
+from laminar_core.driver.recovery.start_texts import BEGINNING
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.plan.plan import SourceNode
-
-BEGINNING = "beginning"
-
-
-class ResetFrom(NamedTuple):
-    """A source that is read again, and the position."""
-
-    source: str
-    position: str = BEGINNING
-
-    @classmethod
-    def parse(cls, text: str) -> "ResetFrom":
-        """Read ``SOURCE=POSITION``.
-
-        >>> ResetFrom.parse("payments=2026-03-01T12:00:00Z").position
-        '2026-03-01T12:00:00Z'
-
-        Raises:
-            ConfigurationError: it has another form (INVALID_OPTION).
-        """
-        source, _, position = text.partition("=")
-        if not source or not position:
-            raise _invalid(
-                f"{text!r} says of no source where it is read from: give SOURCE={BEGINNING}, or a"
-                " position that the source understands"
-            )
-        return cls(source, position)
-
-    def __str__(self) -> str:
-        """Return the form that ``parse`` reads."""
-        return f"{self.source}={self.position}"
 
 
 def started_at(node: SourceNode, position: str | None) -> Source:

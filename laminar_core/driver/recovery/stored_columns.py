@@ -12,13 +12,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from laminar_core.driver.recovery.acceptance import Acceptance, AcceptanceKind, find_acceptance
-from laminar_core.driver.recovery.column_names import (
-    ColumnRename,
-    Names,
-    names_of,
-    refused_renames,
-)
+from laminar_core.driver.recovery.column_names import Names, names_of, refused_renames
 from laminar_core.driver.recovery.compatibility import Mismatch
+from laminar_core.driver.recovery.start_texts import ColumnRename
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import StatefulSpec
 from laminar_core.plan.evolving import rules_of_edge, rules_of_state

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from laminar_core.errors import LaminarError
 from laminar_core.host.clock import Clock
-from laminar_core.link.transport import CoordinatorTransport, TransportKind
+from laminar_core.link.addresses import TransportKind
+from laminar_core.link.transport import CoordinatorTransport
 from laminar_core.objectstore.opening import open_object_store, probe
 from laminar_core.plan.plan import Plan as Pipeline
 from laminar_core.spark.conditions import SparkFacts, refuse_unsuitable, unprotected

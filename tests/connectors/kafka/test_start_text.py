@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from laminar_core.connectors.kafka import KafkaSource
 from laminar_core.connectors.kafka.start_text import start_of
 from laminar_core.driver.events import CheckpointCompleted
-from laminar_core.driver.recovery.stated_positions import ResetFrom
+from laminar_core.driver.recovery.start_texts import ResetFrom
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators import agg
 from laminar_core.pipeline import Pipeline

@@ -3,12 +3,12 @@
 import pytest
 
 from laminar_core.driver.recovery.column_names import (
-    ColumnRename,
     applied_to_descriptions,
     names_of,
     refused_renames,
     with_column_names,
 )
+from laminar_core.driver.recovery.start_texts import ColumnRename
 from laminar_core.operators import agg
 from laminar_core.operators.base import JsonObject
 from laminar_core.pipeline import Pipeline

@@ -11,8 +11,7 @@ from laminar_core.driver.recovery.partial_reset import (
     together,
     without_part,
 )
-from laminar_core.driver.recovery.renaming import Rename
-from laminar_core.driver.recovery.stated_positions import ResetFrom
+from laminar_core.driver.recovery.start_texts import Rename, ResetFrom
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.operators import agg
 from laminar_core.pipeline import Pipeline

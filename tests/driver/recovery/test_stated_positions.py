@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from laminar_core.driver.recovery.stated_positions import ResetFrom, started_at
+from laminar_core.driver.recovery.stated_positions import started_at
 from laminar_core.errors import ConfigurationError
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.plan import SourceNode
@@ -24,19 +24,6 @@ def node_of(source: MemorySource) -> SourceNode:
     p.source("in", source).sink("out", LedgerSink(Ledger(), "out"))
     (node,) = p.plan().sources()
     return node
-
-
-@pytest.mark.parametrize("text", ["sales=beginning", "sales=12", "sales=a=b"])
-def test_a_position_is_all_that_follows_the_source(text: str) -> None:
-    parsed = ResetFrom.parse(text)
-    assert parsed.source == "sales"
-    assert str(parsed) == text
-
-
-@pytest.mark.parametrize("text", ["a", "a=", "=beginning"])
-def test_a_position_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="give SOURCE=beginning"):
-        ResetFrom.parse(text)
 
 
 def test_a_source_that_can_begins_where_it_is_told() -> None:

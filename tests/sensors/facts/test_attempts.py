@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.sensors.facts.attempts import Attempts, Failed
 from tests.sensors.streams import Job, stored_job

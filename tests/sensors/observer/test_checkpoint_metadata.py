@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from dagster._serdes import serialize_value
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.protocol.types import (
     WATERMARK_END_US,
     CheckpointId,

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.protocol.recovery import Refuse
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.resources.names import partition_of

@@ -77,7 +77,7 @@ class RequestSender:
             errors: Types of all errors that the store can cause in an attempt.
             classify: Returns the kind of such an error.
             policy: How long one failing request is retried.
-            clock: Measures the budget and waits; that of the machine by default.
+            clock: Measures the budget and waits; by default the clock of the machine.
             random: Spreads the retries.
         """
         self.counter = RequestCounter()

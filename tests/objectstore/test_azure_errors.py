@@ -1,4 +1,4 @@
-"""Errors of obstore are classified by texts that versions 0.9 and 0.12 wrote."""
+"""Errors of obstore are classified by texts that versions 0.11 and 0.12 wrote."""
 
 import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError

@@ -44,7 +44,7 @@ test-oldest: $(READY)  ## the tests of Spark, Arrow and connectors with the olde
 # what another one still has.
 SPREAD := --numprocesses auto --dist worksteal
 
-servers: $(READY)  ## get the servers that tests run against: Kafka and a schema registry (need Maven), versitygw (needs Go), PostgreSQL
+servers: $(READY)  ## get the servers that tests run against: Kafka and a schema registry (need Maven), versitygw (needs Go), Azurite (needs npm), PostgreSQL
 	@scripts/servers; status=$$?; $(BIN)/python -m verification.servers.archive_making; exit $$status
 
 peers: $(READY)  ## get what `laminar bench kafka-to-kafka` and `joins` compare with: Spark, Flink, Polars, DuckDB (needs Maven)
@@ -134,7 +134,7 @@ lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
 	@$(BIN)/uv pip compile pyproject.toml $(OLDEST) $(LOCK_OPTIONS) --output-file requirements-oldest.lock
 
 # The lower bounds themselves, and below them what was newest when they were locked.
-OLDEST := --resolution lowest-direct --extra dagster --extra jvm --extra kafka --extra kafka-avro --extra kafka-transaction --extra kubernetes --extra metrics --extra rocksdb --extra s3 --extra test
+OLDEST := --resolution lowest-direct --extra azure --extra dagster --extra jvm --extra kafka --extra kafka-avro --extra kafka-transaction --extra kubernetes --extra metrics --extra rocksdb --extra s3 --extra test
 LOCK_OPTIONS := --quiet --upgrade --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 PRINT_JVM_EXTRA := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['jvm'], sep='\n')
 

@@ -17,6 +17,7 @@ from laminar_core.spark.session import open_session
 pytest_plugins = [
     "pytester",
     "tests.early",
+    "tests.objectstore.azure_fixtures",
     "tests.objectstore.s3_fixtures",
     "tests.sampling",
     "tests.servers.fixtures",
@@ -24,11 +25,12 @@ pytest_plugins = [
 ]
 
 OF_THE_MACHINE = re.compile(
-    "(AWS|DAGSTER|LAMINAR|OTEL|PYSPARK|PYTHON|SPARK)_?|(NO|FORCE)_COLOR$|COLUMNS$|LINES$|XDG_"
+    "(AWS|AZURE|DAGSTER|LAMINAR|OTEL|PYSPARK|PYTHON|SPARK)_?|(NO|FORCE)_COLOR$|COLUMNS$|LINES$|XDG_"
 )
 """Variables that change what the programs under test do."""
 
 CHOSEN = (
+    "LAMINAR_AZURITE",
     "LAMINAR_HOSTS",
     "LAMINAR_KAFKA_JARS",
     "LAMINAR_SEEDS",

@@ -7,10 +7,19 @@ from typing import Literal
 from laminar_core.errors import ErrorCode, MissingExtraError
 
 Extra = Literal[
-    "dagster", "kafka", "kafka-avro", "kafka-transaction", "kubernetes", "metrics", "rocksdb", "s3"
+    "azure",
+    "dagster",
+    "kafka",
+    "kafka-avro",
+    "kafka-transaction",
+    "kubernetes",
+    "metrics",
+    "rocksdb",
+    "s3",
 ]
 
 _PACKAGES: dict[Extra, tuple[str, ...]] = {
+    "azure": ("obstore",),
     "dagster": ("dagster", "yaml"),
     "kafka": ("confluent_kafka",),
     "kafka-avro": ("fastavro", "requests", "urllib3"),

@@ -9,10 +9,13 @@ from urllib.parse import unquote, urlsplit
 
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.host.extras import needs_extra
+from laminar_core.objectstore.azure_options import AzureOptions
+from laminar_core.objectstore.bucket_options import BucketOptions
 from laminar_core.objectstore.contract import CountedStore, ObjectStore, SelfProbing
 from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.objectstore.s3_options import S3Options
 from laminar_core.records.paths import PROBE_FOLDER
 
 __all__ = ["ObjectStore", "address", "open_object_store", "place_below", "probe"]
@@ -27,20 +30,24 @@ _PROBE_NUMBERS = count(1)
 
 
 def open_object_store(uri: str) -> CountedStore:
-    """Open the store at a path, a ``file://`` or an ``s3://`` URI; nothing is read or written yet.
+    """Open the store at a path, a ``file://``, ``s3://`` or ``az://`` URI; nothing is sent yet.
 
     ``memory://NAME`` finds a store that a test has made with ``MemoryObjectStore.named``.
 
     Raises:
         ConfigurationError: a file instead of a directory, a scheme that is not supported, a file
-            URI of another host, or an ``s3://`` URI with a parameter that does not exist or does
+            URI of another host, or the URI of a bucket with a parameter that does not exist or does
             not belong there.
-        MissingExtraError: an ``s3://`` URI, and boto3 is not installed.
+        MissingExtraError: an ``s3://`` URI and no boto3, or an ``az://`` URI and no obstore.
     """
     if uri.startswith("s3://"):
         with needs_extra("s3", "s3:// stores"):  # Imported here, because boto3 starts slowly.
             from laminar_core.objectstore.s3 import S3ObjectStore  # noqa: PLC0415
         return S3ObjectStore(uri)
+    if uri.startswith("az://"):
+        with needs_extra("azure", "az:// stores"):
+            from laminar_core.objectstore.azure import AzureObjectStore  # noqa: PLC0415
+        return AzureObjectStore(uri)
     parts = urlsplit(uri)
     if not uri or "\0" in uri:
         raise ConfigurationError(
@@ -55,7 +62,7 @@ def open_object_store(uri: str) -> CountedStore:
     raise ConfigurationError(
         ErrorCode.INVALID_OPTION,
         f"{uri!r} is no store that can be opened: give a directory that driver and workers share, "
-        "as a path or as file:///path, or a bucket as s3://bucket/prefix",
+        "as a path or as file:///path, or a bucket as s3://bucket/prefix or az://container/prefix",
     )
 
 
@@ -74,19 +81,33 @@ def absolute_uri(target: str) -> str:
     return target if is_uri else os.path.abspath(target)  # noqa: PTH100 - links stay
 
 
+def bucket_options(uri: str) -> BucketOptions:
+    """Return the options in the URI of a bucket or container.
+
+    Raises:
+        ConfigurationError: it has a parameter that does not exist, or contains a secret.
+    """
+    return (AzureOptions if uri.startswith("az://") else S3Options).parse(uri)
+
+
+def is_bucket(uri: str) -> bool:
+    """Return whether this is the URI of a bucket or container, which may have parameters."""
+    return uri.startswith(("s3://", "az://"))
+
+
 def place_below(uri: str, folder: str) -> str:
     """Return the URI of a folder of the store at ``uri``, to be opened as a store of its own.
 
     >>> place_below("s3://bucket/savepoints?region=eu-central-1", "before-upgrade")
     's3://bucket/savepoints/before-upgrade?region=eu-central-1'
     """
-    place, mark, parameters = uri.partition("?") if uri.startswith("s3://") else (uri, "", "")
+    place, mark, parameters = uri.partition("?") if is_bucket(uri) else (uri, "", "")
     return f"{place.rstrip('/')}/{folder.strip('/')}{mark}{parameters}"
 
 
 def address(objects: ObjectStore, key: str) -> str:
-    """Return the place of an object for messages, without the parameters of an ``s3://`` URI."""
-    uri = objects.uri.partition("?")[0] if objects.uri.startswith("s3://") else objects.uri
+    """Return the place of an object for messages, without the parameters of a bucket's URI."""
+    uri = objects.uri.partition("?")[0] if is_bucket(objects.uri) else objects.uri
     return f"{uri}/{key}"
 
 

@@ -18,11 +18,11 @@ from typing import Any
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.objectstore.retries import RetryClock
-from laminar_core.objectstore.s3_errors import Kind
 from laminar_core.objectstore.s3_options import S3Options
-from laminar_core.objectstore.s3_requests import Client, Reply, S3Requests
+from laminar_core.objectstore.s3_requests import Client, S3Requests
 from laminar_core.objectstore.s3_staged import StagedUploads
-from laminar_core.objectstore.s3_transfer import Download, PartPool, Upload, value_of
+from laminar_core.objectstore.s3_transfer import Download, PartPool, Upload
+from laminar_core.objectstore.sending import Kind, Reply, value_of
 from laminar_core.records.limits import RECORD_BYTES_MAX
 from laminar_core.records.paths import check_folder, check_key
 
@@ -94,17 +94,12 @@ class S3ObjectStore:
         mark = {_MARK: self._new_mark()}
         if self._in_parts(data):
             return self._create_in_parts(name, data, mark)
-        budget = self._requests.budget()
-        while True:
-            reply = self._put(name, data, mark, **_ABSENT)
-            if reply.kind is None:
-                return True
-            if reply.attempts == 1 and budget.failures == 0:
-                return False  # Nothing of ours can be there.
-            if (winner := self._winner(name)) is not None:
-                return winner == mark[_MARK]
-            if not budget.wait_for_another():
-                raise self._requests.gave_up("write", name, "it comes and goes", budget)
+        return self._requests.create_marked(
+            name,
+            mark[_MARK],
+            lambda: self._put(name, data, mark, **_ABSENT),
+            lambda: self._winner(name),
+        )
 
     def children(self, folder: str) -> builtins.list[str]:
         """See ``ObjectStore.children``."""

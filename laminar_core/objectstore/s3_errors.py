@@ -8,8 +8,6 @@ exists (412 does), and any failure but a clear refusal leaves open whether a wri
 # botocore ships no types, which the strict mode of this package would not accept.
 # pyright: standard
 
-from dataclasses import dataclass
-from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any
 
@@ -17,39 +15,10 @@ from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
 
 from laminar_core.errors import ErrorCode
+from laminar_core.objectstore.sending import Failure, Kind
 
 ERRORS = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError)
 """All that a call of a client, or reading an answer's body, can raise."""
-
-
-class Kind(Enum):
-    """The reaction to a failure."""
-
-    NOT_FOUND = auto()
-    """There is no such object or upload."""
-    PRECONDITION_FAILED = auto()
-    """There is an object, or it is another one than before."""
-    CONFLICT = auto()
-    """Another client is writing the same key; the request had no effect."""
-    TRANSIENT = auto()
-    """Ask again. A write may have happened."""
-    FULL = auto()
-    """The store is full: writes fail until there is space."""
-    REFUSED = auto()
-    """The store will refuse every retry until its setup or its permissions change."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """One failed request.
-
-    ``said`` describes the failure, ``advice`` the remedy, without a full stop.
-    """
-
-    kind: Kind
-    code: ErrorCode
-    said: str
-    advice: str
 
 
 _CREDENTIALS = {

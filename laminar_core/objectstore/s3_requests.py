@@ -1,9 +1,7 @@
 """Single requests to S3: build, count and retry them, and translate their errors.
 
 Retries are divided as follows: botocore follows a redirection to the bucket's region and repeats
-nothing else (``total_max_attempts=1``). It knows no deadline, and a conditional write that it
-repeats unseen finds its own object and reports a conflict (ADR 0015). This module does all other
-retries.
+nothing else (``total_max_attempts=1``); ``RequestSender`` does all other retries.
 """
 
 # botocore ships no types, which the strict mode of this package would not accept.
@@ -12,9 +10,8 @@ retries.
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from random import Random
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, TypeVar
 
 from botocore.config import Config
 from botocore.loaders import Loader
@@ -22,14 +19,14 @@ from botocore.session import Session
 
 from laminar_core._version import __version__
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
-from laminar_core.objectstore.request_counts import RequestCounter, RequestKind
-from laminar_core.objectstore.retries import Budget, MachineClock, RetryClock, RetryPolicy
-from laminar_core.objectstore.s3_errors import ERRORS, Failure, Kind, classify
+from laminar_core.objectstore.request_counts import RequestKind
+from laminar_core.objectstore.retries import Budget, RetryClock, RetryPolicy
+from laminar_core.objectstore.s3_errors import ERRORS, classify
 from laminar_core.objectstore.s3_options import S3Options
+from laminar_core.objectstore.sending import Kind, Reply, RequestSender, Verb
 
 T = TypeVar("T")
 Client = Any
-Verb = Literal["read", "write", "list", "delete"]
 
 _CALLERS = 8
 """Connections that are kept for callers, beside those that move parts."""
@@ -59,15 +56,6 @@ _WRITTEN_WITH = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Reply(Generic[T]):
-    """``value`` if ``kind`` is None, else the kind of failure; and the number of attempts."""
-
-    value: T | None
-    kind: Kind | None
-    attempts: int
-
-
 class S3Requests:
     """Everything that is sent for one store. Safe to use from several threads."""
 
@@ -79,13 +67,17 @@ class S3Requests:
         random: Random | None = None,
     ) -> None:
         self.options = options
-        self.counter = RequestCounter()
-        self._policy = RetryPolicy(budget_ms=options.retry_budget_ms)
-        self._clock = clock or MachineClock()
-        self._random = random or Random()  # noqa: S311 - spreads retries, protects nothing
+        self._sender = RequestSender(
+            self._place_of,
+            ERRORS,
+            classify,
+            RetryPolicy(budget_ms=options.retry_budget_ms),
+            clock=clock,
+            random=random,
+        )
+        self.counter = self._sender.counter
         self._lock = threading.Lock()
         self._client: Client = None
-        self._has_worked = False
         self.common = _given(
             Bucket=options.bucket,
             RequestPayer=options.request_payer,
@@ -99,7 +91,7 @@ class S3Requests:
 
     def budget(self) -> Budget:
         """Return a new retry budget, which starts now."""
-        return Budget(self._policy, self._clock, self._random)
+        return self._sender.budget()
 
     def send(
         self,
@@ -108,34 +100,18 @@ class S3Requests:
         attempt: Callable[[Client], T],
         answers: Collection[Kind] = (),
     ) -> Reply[T]:
-        """Call ``attempt`` until it succeeds, fails with one of ``answers``, or time is up.
+        """Send with the client; see ``RequestSender.send``."""
+        return self._sender.send(verb, key, lambda: attempt(self._open()), answers)
 
-        Args:
-            verb: The operation on ``key``, for messages.
-            key: Name in the bucket.
-            attempt: Sends one request with the client, and reads its answer to the end.
-            answers: Failures that are an answer for the caller.
-
-        Raises:
-            ConfigurationError: the store refuses, and has never accepted a request.
-            StorageUnavailable: it does not answer, is full, or refuses what it accepted before.
-        """
-        budget = self.budget()
-        while True:
-            try:
-                value = attempt(self._open())
-            except ERRORS as error:
-                failure = classify(error)
-                if failure.kind in answers:
-                    self._has_worked = True
-                    return Reply(None, failure.kind, budget.failures + 1)
-                retried = failure.kind in {Kind.TRANSIENT, Kind.CONFLICT}
-                if not (retried and budget.wait_for_another()):
-                    raise self._error(verb, key, failure, budget) from error
-                self.counter.retried()
-            else:
-                self._has_worked = True
-                return Reply(value, None, budget.failures + 1)
+    def create_marked(
+        self,
+        key: str,
+        mark: str,
+        write: Callable[[], Reply[bool]],
+        winner: Callable[[], str | None],
+    ) -> bool:
+        """See ``RequestSender.create_marked``."""
+        return self._sender.create_marked(key, mark, write, winner)
 
     def try_once(self, attempt: Callable[[Client], object]) -> None:
         """Send something that is good to have and not needed."""
@@ -144,23 +120,12 @@ class S3Requests:
 
     def gave_up(self, verb: Verb, key: str, said: str, budget: Budget) -> StorageUnavailable:
         """Return the error for an operation that did not succeed within its time."""
-        failure = Failure(Kind.TRANSIENT, ErrorCode.STORE_IO, said, "try again")
-        error = self._error(verb, key, failure, budget)
-        assert isinstance(error, StorageUnavailable)
-        return error
+        return self._sender.gave_up(verb, key, said, budget)
 
-    def _error(
-        self, verb: Verb, key: str, failure: Failure, budget: Budget
-    ) -> StorageUnavailable | ConfigurationError:
+    def _place_of(self, key: str) -> str:
         place = f"s3://{self.options.bucket}/{key}"
-        if self.options.endpoint_url:
-            place += f" at {self.options.endpoint_url}"
-        tried = f" (tried {budget.failures} times)" if budget.failures > 1 else ""
-        message = f"cannot {verb} {place}: {failure.said}{tried}; {failure.advice}"
-        # What worked before may work again: keys are renewed, rights come and go for seconds.
-        if failure.kind is Kind.REFUSED and not self._has_worked:
-            return ConfigurationError(failure.code, message)
-        return StorageUnavailable(failure.code, message)
+        at = self.options.endpoint_url
+        return f"{place} at {at}" if at else place
 
     def _open(self) -> Client:
         """The client; made by the first request, because making it looks for credentials."""

@@ -11,9 +11,9 @@ enough.
 from collections.abc import Sequence
 from typing import Any
 
-from laminar_core.objectstore.s3_errors import Kind
 from laminar_core.objectstore.s3_requests import Client, S3Requests
-from laminar_core.objectstore.s3_transfer import PartPool, Upload, value_of
+from laminar_core.objectstore.s3_transfer import PartPool, Upload
+from laminar_core.objectstore.sending import Kind, value_of
 from laminar_core.records.paths import check_key
 
 

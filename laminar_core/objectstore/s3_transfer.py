@@ -21,9 +21,10 @@ from typing import Any, TypeVar
 from botocore.response import StreamingBody
 
 from laminar_core.objectstore.contract import too_large
-from laminar_core.objectstore.s3_errors import ERRORS, Kind
+from laminar_core.objectstore.s3_errors import ERRORS
 from laminar_core.objectstore.s3_options import PARTS_MAX
-from laminar_core.objectstore.s3_requests import Client, Reply, S3Requests
+from laminar_core.objectstore.s3_requests import Client, S3Requests
+from laminar_core.objectstore.sending import Kind, Reply, value_of
 
 T = TypeVar("T")
 
@@ -294,9 +295,3 @@ class _Begun:
     body: StreamingBody
     etag: str
     size_bytes: int
-
-
-def value_of(reply: Reply[T]) -> T:
-    """Return the value of a reply that cannot be a failure."""
-    assert reply.value is not None, reply
-    return reply.value

@@ -18,7 +18,10 @@ from importlib.abc import MetaPathFinder
 
 class Absent(MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        absent = {"boto3", "botocore", "dagster", "opentelemetry", "prometheus_client", "rocksdict"}
+        absent = {
+            "boto3", "botocore", "dagster", "obstore", "opentelemetry", "prometheus_client",
+            "rocksdict",
+        }
         if name.partition(".")[0] in absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
@@ -28,6 +31,7 @@ sys.meta_path.insert(0, Absent())
 
 COMMANDS = {
     "a store": ("status", "--store", "s3://bucket/prefix", "--job", "payments"),
+    "a store in Azure": ("status", "--store", "az://container/prefix", "--job", "payments"),
     "all jobs of a store": ("jobs", "--store", "s3://bucket/prefix"),
     "a start": ("run", "job.py", "--store", "s3://bucket/prefix"),
     "a savepoint": ("savepoint", "show", "s3://bucket/savepoint"),
@@ -74,9 +78,11 @@ for words in {list(COMMANDS.values())}:
     s3 = "error: s3:// stores need: pip install 'laminar-core[s3]'\n"
     rocksdb = "error: jobs with state in RocksDB need: pip install 'laminar-core[rocksdb]'\n"
     metrics = "error: metrics need: pip install 'laminar-core[metrics]'\n"
+    azure = "error: az:// stores need: pip install 'laminar-core[azure]'\n"
     for name, (code, said) in answers.items():
-        expected = metrics if name == "metrics" else rocksdb
-        assert (name, code, said) == (name, 2, s3 if "s3://" in str(COMMANDS[name]) else expected)
+        words = str(COMMANDS[name])
+        expected = metrics if name == "metrics" else azure if "az://" in words else rocksdb
+        assert (name, code, said) == (name, 2, s3 if "s3://" in words else expected)
 
 
 @pytest.mark.parametrize("package", ["orchestration", "sensors", "resources"])

@@ -1,4 +1,4 @@
-"""An HTTP proxy in front of an S3 server that fails on order, request by request."""
+"""An HTTP proxy in front of a store's server that fails on order, request by request."""
 
 import socket
 import struct
@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self):
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        fault = self.proxy.fault_for(operation_of(self.command, self.path), self.path)
+        fault = self.proxy.fault_for(self.proxy.operation_of(self.command, self.path), self.path)
         effect = fault.effect if fault else None
         if effect is Effect.HOLD:
             self.proxy.held.set()
@@ -172,6 +172,8 @@ class _Server(ThreadingHTTPServer):
 
 class FaultProxy:
     """Use as a context manager; ``endpoint`` is what the client talks to."""
+
+    operation_of = staticmethod(operation_of)
 
     def __init__(self, upstream: str) -> None:
         parts = urlsplit(upstream)

@@ -49,7 +49,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @contextmanager
 def ministack() -> Iterator[S3Server]:
     """The fast one, from PyPI: everything in memory; it believes every signature."""
-    port = _free_port()
+    port = free_port()
     changes = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "SERVICES": "s3"}
     command = [sys.executable, "-m", "ministack"]
     with _running(command, changes, port) as server:
@@ -60,7 +60,7 @@ def ministack() -> Iterator[S3Server]:
 def versitygw(root: Path) -> Iterator[S3Server]:
     """The one that keeps objects in files and checks signatures."""
     assert VERSITYGW is not None
-    port = _free_port()
+    port = free_port()
     changes = {"ROOT_ACCESS_KEY_ID": ACCESS_KEY, "ROOT_SECRET_ACCESS_KEY": SECRET_KEY}
     command = [VERSITYGW, "--port", f"127.0.0.1:{port}", "--quiet", "posix", str(root)]
     with _running(command, changes, port) as server:
@@ -73,7 +73,7 @@ def _running(command: Sequence[str], changes: dict[str, str], port: int) -> Iter
         command, env={**os.environ, **changes}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        _wait_for(port, process)
+        wait_for(port, process)
         server = S3Server(f"http://127.0.0.1:{port}")
         client(server.endpoint).create_bucket(Bucket=BUCKET)
         yield server
@@ -88,13 +88,13 @@ def client(endpoint: str):
     return session.client("s3", endpoint_url=endpoint)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     nothing = threading.Event()
     for _ in range(_START_MAX_S * 50):
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

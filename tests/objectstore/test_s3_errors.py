@@ -3,7 +3,8 @@ from botocore import exceptions as boto
 from urllib3.exceptions import ProtocolError
 
 from laminar_core.errors import ErrorCode
-from laminar_core.objectstore.s3_errors import Kind, classify
+from laminar_core.objectstore.s3_errors import classify
+from laminar_core.objectstore.sending import Kind
 
 
 def answered(status: int, code: str = "", **details: str) -> boto.ClientError:

@@ -5,9 +5,9 @@ import pytest
 
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.host.clock import ManualClock
-from laminar_core.objectstore.s3_errors import Kind
 from laminar_core.objectstore.s3_options import S3Options
 from laminar_core.objectstore.s3_requests import S3Requests
+from laminar_core.objectstore.sending import Kind
 from tests.objectstore.fault_proxy import Effect, Fault
 from tests.objectstore.s3_servers import BUCKET
 

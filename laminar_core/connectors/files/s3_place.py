@@ -8,9 +8,9 @@ from typing import Any
 
 from laminar_core.connectors.files.places import FileChangedError, FileStat
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.objectstore.s3_errors import Kind
 from laminar_core.objectstore.s3_options import S3Options
-from laminar_core.objectstore.s3_requests import Client, Reply, S3Requests
+from laminar_core.objectstore.s3_requests import Client, S3Requests
+from laminar_core.objectstore.sending import Kind, Reply
 
 RANGE_BYTES = 8 * 1024**2
 """Bytes of one request: large enough for the bandwidth, small enough to be sent again."""

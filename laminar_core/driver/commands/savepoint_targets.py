@@ -11,7 +11,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.objectstore.s3_options import S3Options
+from laminar_core.objectstore.bucket_options import BucketOptions
+from laminar_core.objectstore.opening import bucket_options, is_bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +31,21 @@ class SavepointTargets:
         """
         if self.store_uri.startswith("memory://"):
             return target  # Only this process can leave a command there.
-        if target.startswith("s3://"):
-            return self._in_bucket(S3Options.parse(target))
+        if is_bucket(target):
+            return self._in_bucket(bucket_options(target))
         if (path := _local(target)) is None:
             raise self._refused(target, "is neither a directory nor a bucket")
         if not any(_is_below(path, root) for root in self._directories()):
             raise self._refused(target, "is in none of the places that this driver may write to")
         return target
 
-    def _in_bucket(self, wanted: S3Options) -> str:
-        roots = [S3Options.parse(place) for place in self._places() if place.startswith("s3://")]
+    def _in_bucket(self, wanted: BucketOptions) -> str:
+        roots = [bucket_options(place) for place in self._places() if is_bucket(place)]
         near = [root for root in roots if _holds(root, wanted)]
         if not near:
             problem = "is in none of the places that this driver may write to"
             raise self._refused(wanted.place, problem)
-        plain = S3Options(bucket=wanted.bucket, prefix=wanted.prefix)
+        plain = bucket_options(wanted.place)
         for root in near:
             found = root.model_copy(update={"prefix": wanted.prefix})
             if wanted in (plain, found):
@@ -55,8 +56,8 @@ class SavepointTargets:
     def _places(self) -> tuple[str, ...]:
         if self.named:
             return self.named
-        if self.store_uri.startswith("s3://"):
-            bucket = S3Options.parse(self.store_uri).model_copy(update={"prefix": ""})
+        if is_bucket(self.store_uri):
+            bucket = bucket_options(self.store_uri).model_copy(update={"prefix": ""})
             return (bucket.uri, str(Path.cwd()))
         return (str(Path(self.store_uri).absolute().parent), str(Path.cwd()))
 
@@ -86,6 +87,7 @@ def _is_below(path: Path, root: Path) -> bool:
     return path != root and path.is_relative_to(root)
 
 
-def _holds(root: S3Options, wanted: S3Options) -> bool:
+def _holds(root: BucketOptions, wanted: BucketOptions) -> bool:
     below = f"{root.prefix}/" if root.prefix else ""
-    return root.bucket == wanted.bucket and wanted.prefix.startswith(below) and wanted != root
+    is_same = (root.scheme, root.bucket) == (wanted.scheme, wanted.bucket)
+    return is_same and wanted.prefix.startswith(below) and wanted != root

@@ -88,6 +88,13 @@ def test_another_bucket_or_folder_is_refused(target):
     assert targets.resolve("s3://bucket/safe/x") == "s3://bucket/safe/x?region=x"
 
 
+def test_a_container_of_azure_is_no_bucket_of_s3():
+    targets = SavepointTargets("az://bucket/checkpoints?account_name=me")
+    assert targets.resolve("az://bucket/s/one") == "az://bucket/s/one?account_name=me"
+    assert "none of the places" in refused(targets, "s3://bucket/s/one")
+    assert "remove them" in refused(targets, "az://bucket/s/one?account_name=theirs")
+
+
 def test_a_store_of_this_process_is_commanded_by_this_process_alone():
     assert SavepointTargets("memory://x").resolve("/anywhere") == "/anywhere"
 

@@ -1,0 +1,2 @@
+// In place of packages that are loaded and never called.
+module.exports = {};

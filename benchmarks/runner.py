@@ -21,6 +21,7 @@ from benchmarks import (
     state,
     storage,
     ten_operators,
+    transports,
     unaligned,
 )
 from benchmarks.result import Result
@@ -47,6 +48,7 @@ _ALL = {
         Benchmark("alignment", micro.alignment),
         Benchmark("coordination", coordination.coordination),
         Benchmark("wire", micro.wire),
+        Benchmark("transports", transports.transports),
         Benchmark("aggregation", micro.aggregation),
         Benchmark("sessions", micro.sessions),
         Benchmark("rows", micro.rows),

@@ -17,6 +17,7 @@ from laminar_core.driver.listening import IsolatedListener
 from laminar_core.host.clock import SystemClock
 from laminar_core.link.addresses import TransportKind
 from laminar_core.link.transport import CoordinatorTransport, ZmqWorkerTransport
+from laminar_core.link.unix_sockets import NearEndpoint
 from laminar_core.records.manifest import Owner
 from laminar_core.records.spark_application import SparkApplication
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -32,17 +33,34 @@ Announce = Callable[[int, str], str]
 """Returns the address of a worker, given its index and where it listens."""
 
 
+AnnounceNear = Callable[[int, NearEndpoint | None], NearEndpoint | None]
+"""Returns where a worker takes frames of its host, given its index and where it listens."""
+
+
 def _as_it_is(worker: int, endpoint: str) -> str:
     del worker
     return endpoint
 
 
-class ThreadCluster:
-    """A ``Cluster`` whose workers are threads of this process."""
+def _far_apart(worker: int, near: NearEndpoint | None) -> None:
+    del worker, near
 
-    def __init__(self, kind: TransportKind = "ipc", announce: Announce = _as_it_is) -> None:
+
+class ThreadCluster:
+    """A ``Cluster`` whose workers are threads of this process.
+
+    They stand for workers of several hosts, unless ``announce_near`` says otherwise.
+    """
+
+    def __init__(
+        self,
+        kind: TransportKind = "ipc",
+        announce: Announce = _as_it_is,
+        announce_near: AnnounceNear = _far_apart,
+    ) -> None:
         self._kind: TransportKind = kind
         self._announce = announce
+        self._announce_near = announce_near
 
     def identify(self) -> Owner:
         """Return the identity of this process."""
@@ -75,7 +93,7 @@ class ThreadCluster:
 
     def submit(self, deployment: Deployment) -> "ThreadStage":
         """Start the threads."""
-        return ThreadStage(deployment, self._announce)
+        return ThreadStage(deployment, self._announce, self._announce_near)
 
     def wait(self, futures: Collection[Future[Any]], timeout_ms: float | None = None) -> None:
         """Wait until one of the futures is done."""
@@ -85,11 +103,13 @@ class ThreadCluster:
 class ThreadStage:
     """The workers of one generation."""
 
-    def __init__(self, deployment: Deployment, announce: Announce) -> None:
+    def __init__(
+        self, deployment: Deployment, announce: Announce, announce_near: AnnounceNear
+    ) -> None:
         self.ended: Future[Collected] = Future()
         executor = ThreadPoolExecutor(deployment.parallelism + 1, "laminar-worker")
         workers = [
-            executor.submit(_work, deployment, index, announce)
+            executor.submit(_work, deployment, index, announce, announce_near)
             for index in range(deployment.parallelism)
         ]
         executor.submit(self._await, workers)
@@ -107,10 +127,13 @@ class ThreadStage:
             self.ended.set_result({})
 
 
-def _work(deployment: Deployment, index: int, announce: Announce) -> None:
+def _work(
+    deployment: Deployment, index: int, announce: Announce, announce_near: AnnounceNear
+) -> None:
     """Run one worker, like a Spark task."""
     transport = ZmqWorkerTransport(deployment.address, index, HOST)
     transport.endpoint = announce(index, transport.endpoint)
+    transport.near = announce_near(index, transport.near)
     store = CheckpointStore.open(deployment.store_uri, deployment.job)
     with background_threads() as threads:
         worker = Worker(deployment, index, transport, store, threads, SystemClock())

@@ -295,7 +295,8 @@ class NetworkOptions(Options):
 
     transport: Literal["auto", TransportKind] = "auto"
     """How workers connect. auto: Unix sockets (ipc) with a local master, otherwise encrypted and
-    authenticated TCP (curve). tcp: neither encrypted nor authenticated.
+    authenticated TCP (curve). tcp: neither encrypted nor authenticated. On a cluster, workers that
+    share a host exchange rows through Unix sockets with any of them.
     """
     require_encryption: bool = False
     """Refuse to start if others on the network could read the rows or the workers' key."""

@@ -59,7 +59,8 @@ class Registration:
     def peers(self) -> tuple[Peer, ...]:
         """The addresses of all workers."""
         return tuple(
-            Peer(endpoint=w.endpoint, public_key=w.public_key, host=w.host) for w in self.in_order
+            Peer(endpoint=w.endpoint, public_key=w.public_key, near=w.near, host=w.host)
+            for w in self.in_order
         )
 
     def register(self, message: Register, now_ms: float) -> tuple[GreetingEffect, ...]:

@@ -48,13 +48,17 @@ def connections_max(peers: int) -> int:
 
 
 class Door:
-    """Opens and closes the listening end of ``server``, whose options are already set."""
+    """Opens and closes the listening end of ``server``, whose options are already set.
+
+    Doors of one context need different names.
+    """
 
     def __init__(
         self,
         context: "zmq.Context[zmq.Socket[bytes]]",
         server: "zmq.Socket[bytes]",
         peers: int,
+        name: str = "door",
     ) -> None:
         self._server = server
         self._most = connections_max(peers)
@@ -65,8 +69,8 @@ class Door:
         self._stopped, self._stop = os.pipe()
         self._shut = False
         self._events = open_socket(context, zmq.PAIR, network=False)
-        server.monitor("inproc://door", _EVENTS)
-        self._events.connect("inproc://door")
+        server.monitor(f"inproc://{name}", _EVENTS)
+        self._events.connect(f"inproc://{name}")
 
     def listen_at(self, path: str) -> str:
         """Listen at a unix socket in a private directory; it needs no guard."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from laminar_core.codec.arrow import decode_table, encode_table
 from laminar_core.errors import BrokenLink, ErrorCode, ProtocolError
+from laminar_core.link.unix_sockets import NearEndpoint
 from laminar_core.link.versions import Versions
 from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.protocol.termination import LoopCounts
@@ -52,6 +53,8 @@ class Register(_Message):
     host: str
     endpoint: str
     public_key: str
+    near: NearEndpoint | None = None
+    """Where workers of the same host can send to; None: only at ``endpoint``."""
     claim_sha256: str | None
     """Digest of the generation's claim as this worker finds it in the store: it sees the same one
     as the driver. None: there is none."""
@@ -227,6 +230,7 @@ class Peer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     endpoint: str
     public_key: str
+    near: NearEndpoint | None = None
     host: str = ""
 
 

@@ -87,6 +87,11 @@ def open_socket(
     return opened
 
 
+def open_local() -> socket.socket:
+    """Make a unix socket for datagrams: one that listens has no connections to bound."""
+    return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+
 def listen_at(address: str, port: int) -> socket.socket:
     """Listen at one address of this host, IPv4 or IPv6; with port 0 the kernel chooses.
 

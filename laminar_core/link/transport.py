@@ -1,15 +1,15 @@
 """Sockets between workers, and between a worker and the coordinator.
 
-On one host they are unix sockets in a private directory (mode 0700). Between hosts they are TCP
-with CURVE: authenticated and encrypted, independently of Spark's own settings. The driver creates
-one client key for the workers of a generation and sends it with the task, so a process of another
-generation cannot even connect. Plain TCP exists for networks that are secured otherwise, and must
-be requested.
+On one host they are unix sockets in a private directory (mode 0700). On a cluster, this holds for
+frames between workers that can prove that they share a host (``unix_sockets.py``). Between hosts
+they are TCP with CURVE: authenticated and encrypted, independently of Spark's own settings. The
+driver creates one client key for the workers of a generation and sends it with the task, so a
+process of another generation cannot even connect. Plain TCP exists for networks that are secured
+otherwise, and must be requested.
 """
 
 import math
 import os
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -19,8 +19,8 @@ from typing import Protocol
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
-from laminar_core.errors import ConfigurationError, ErrorCode, FencedError, ProtocolError
-from laminar_core.host.private_folders import PrivateFolder, temporary_root
+from laminar_core.errors import ErrorCode, FencedError, ProtocolError
+from laminar_core.host.private_folders import PrivateFolder
 from laminar_core.link.addresses import Listening, TransportKind, is_ipv6, reachable
 from laminar_core.link.doors import Door, connections_max
 from laminar_core.link.messages import Peer
@@ -32,6 +32,7 @@ from laminar_core.link.sockets import (
     require_descriptors,
     whole_of,
 )
+from laminar_core.link.unix_sockets import NearEndpoint, NearSocket, private_directory
 from laminar_core.protocol.links import Connections
 
 CONNECTIONS_PER_WORKER = 2
@@ -39,9 +40,6 @@ CONNECTIONS_PER_WORKER = 2
 
 RECEIVE_FRAMES_MAX = 256
 """Frames taken from the socket in one go, before the worker works again."""
-
-SOCKET_DIRECTORY_LENGTH_MAX = 50
-"""Longest temporary directory under which the paths of unix sockets stay short enough."""
 
 
 def worker_connections(workers: int) -> int:
@@ -71,6 +69,8 @@ class WorkerTransport(Protocol):
 
     endpoint: str
     public_key: str
+    near: NearEndpoint | None
+    """Where workers of the same host can send to; None: only at ``endpoint``."""
     reorder_max: int
     """Largest number of a peer's frames that a later one may overtake; 0 keeps their order."""
 
@@ -195,7 +195,7 @@ class CoordinatorTransport:
 
     def _bind(self, kind: TransportKind, host: str) -> CoordinatorAddress:
         if kind == "ipc":
-            self._directory = _private_directory()
+            self._directory = private_directory()
             endpoint = self._door.listen_at(f"{self._directory.path}/coordinator")
             return CoordinatorAddress(kind, endpoint, self._workers, str(self._directory.path))
         if kind == "tcp":
@@ -258,6 +258,9 @@ class CoordinatorTransport:
 class ZmqWorkerTransport:
     """A worker's sockets: DEALER to the coordinator, PULL for data, one PUSH per peer.
 
+    On a cluster there is a second PULL, a unix socket for the workers of the same host. A peer
+    sends through one of the two for a whole generation, so its frames keep their order.
+
     Raises:
         ConfigurationError: ``host`` is none of this machine's addresses, or the process may not
             open as many files as there are workers.
@@ -276,6 +279,9 @@ class ZmqWorkerTransport:
         self._peers: dict[int, zmq.Socket[bytes]] = {}
         self._data = open_socket(self._context, zmq.PULL, network=self._network)
         self._door = Door(self._context, self._data, address.workers)
+        self._near = NearSocket.open(self._context, address.workers) if self._network else None
+        self.near = None if self._near is None else self._near.at
+        self._incoming = [self._data, *([] if self._near is None else [self._near.socket])]
         self._control = open_socket(self._context, zmq.DEALER, network=self._network)
         self._control.setsockopt(zmq.IDENTITY, _identity(worker))
         # Sockets are not for two threads.
@@ -312,12 +318,19 @@ class ZmqWorkerTransport:
             client.curve_secretkey = self._address.worker_secret_key.encode()
 
     def connect_peers(self, peers: Iterable[Peer]) -> None:
-        """Open one PUSH socket to every other worker."""
+        """Open one PUSH socket to every other worker; to those of this host a unix socket."""
         for index, peer in enumerate(peers):
             if index != self._worker:
-                push = open_socket(self._context, zmq.PUSH, network=self._network)
-                self._connect(push, peer.endpoint, peer.public_key)
-                self._peers[index] = push
+                self._peers[index] = self._connected(peer)
+
+    def _connected(self, peer: Peer) -> "zmq.Socket[bytes]":
+        if peer.near is not None and peer.near.is_here():
+            push = open_socket(self._context, zmq.PUSH, network=False)
+            push.connect(peer.near.endpoint)
+        else:
+            push = open_socket(self._context, zmq.PUSH, network=self._network)
+            self._connect(push, peer.endpoint, peer.public_key)
+        return push
 
     def send(self, peer: int, header: bytes, payload: Buffer) -> None:
         """Send a frame; large payloads are not copied.
@@ -332,22 +345,26 @@ class ZmqWorkerTransport:
             raise _refused(f"worker {peer}") from error
 
     def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
-        """Yield at most ``RECEIVE_FRAMES_MAX`` frames; frames of one part are not copied.
+        """Yield at most ``RECEIVE_FRAMES_MAX`` frames of each socket that takes any.
+
+        Frames of one part are not copied.
 
         Raises:
             ProtocolError: a message has a header but no payload.
         """
-        for _ in range(RECEIVE_FRAMES_MAX):
-            try:
-                parts = self._data.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            buffers = [part.buffer for part in parts]
-            yield buffers[0], _content(buffers)
+        for incoming in self._incoming:
+            for _ in range(RECEIVE_FRAMES_MAX):
+                try:
+                    parts = incoming.recv_multipart(zmq.NOBLOCK, copy=False)
+                except zmq.Again:
+                    break
+                buffers = [part.buffer for part in parts]
+                yield buffers[0], _content(buffers)
 
     def connections(self) -> Connections:
         """Return the connections of peers, and of any other process that reaches the port."""
-        return self._door.connections()
+        seen = self._door.connections()
+        return seen if self._near is None else seen + self._near.connections()
 
     def send_control(self, message: bytes) -> None:
         """Queue a message to the coordinator.
@@ -383,7 +400,7 @@ class ZmqWorkerTransport:
 
     def wait(self, timeout_ms: float) -> None:
         """Wait for a message on any socket, or the wake-up."""
-        self._wake.wait([self._control, self._data], timeout_ms)
+        self._wake.wait([self._control, *self._incoming], timeout_ms)
 
     def wake(self) -> None:
         """End the wait; callable from any thread, and also after ``close``."""
@@ -395,6 +412,8 @@ class ZmqWorkerTransport:
             push.close(linger=0)
         self._life.close(linger=0)
         self._door.close()
+        if self._near is not None:
+            self._near.close()
         _close(self._context, [self._data, self._control], self._auth, self._wake)
 
 
@@ -453,21 +472,3 @@ def _close(
         auth.stop()
     context.term()
     wake.close()
-
-
-def _private_directory() -> PrivateFolder:
-    """A short directory: the path of a unix socket may have 107 bytes at most, on macOS 103.
-
-    Raises:
-        ConfigurationError: it cannot be made.
-    """
-    short_enough = len(tempfile.gettempdir()) <= SOCKET_DIRECTORY_LENGTH_MAX
-    root = temporary_root(None if short_enough else "/tmp")  # noqa: S108 - only ours can be opened
-    try:
-        return PrivateFolder.open(root, "sockets-")
-    except OSError as error:
-        raise ConfigurationError(
-            ErrorCode.INVALID_OPTION,
-            f"no folder for sockets can be made in {root} ({error.strerror}): set TMPDIR to a "
-            "folder of your own",
-        ) from error

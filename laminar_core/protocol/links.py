@@ -36,12 +36,20 @@ ROLL_CALL_INTERVAL_MS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """Connections to one socket, since it was opened."""
+    """Connections to one socket, or to several together, since they were opened."""
 
     accepted: int = 0
     established: int = 0
     """Connections that finished their handshake."""
     closed: int = 0
+
+    def __add__(self, other: "Connections") -> "Connections":
+        """Return the connections to both of two sockets."""
+        return Connections(
+            self.accepted + other.accepted,
+            self.established + other.established,
+            self.closed + other.closed,
+        )
 
     @property
     def open(self) -> int:

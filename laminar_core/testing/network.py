@@ -185,7 +185,7 @@ class SimulatedWorkerTransport:
     """The simulated transport of a worker's loop."""
 
     def __init__(self, network: Network, coordinator: str, worker: int, owner: Process) -> None:
-        self.public_key = ""
+        self.public_key, self.near = "", None
         self.reorder_max = network.reorder_max
         self.endpoint = worker_endpoint(coordinator, worker)
         self._control = control_endpoint(coordinator, worker)

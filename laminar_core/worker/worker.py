@@ -243,6 +243,7 @@ class Worker:
                 host=host,
                 endpoint=self._transport.endpoint,
                 public_key=self._transport.public_key,
+                near=self._transport.near,
                 claim_sha256=self._store.claims.sha256(self._deployment.generation),
                 versions=own_versions(),
                 open_files_max=open_files_max(),

@@ -15,6 +15,7 @@ from laminar_core.link.messages import (
     encode,
 )
 from laminar_core.link.sockets import Buffer
+from laminar_core.link.unix_sockets import NearEndpoint
 from laminar_core.protocol.links import Connections
 
 
@@ -130,6 +131,7 @@ class WorkerLink:
 
     endpoint = "ipc://me"
     public_key = ""
+    near = NearEndpoint(directory="/near/me", proof="p")
     reorder_max = 0
 
     def __init__(self) -> None:

@@ -27,6 +27,7 @@ from laminar_core.link.messages import (
     Trigger,
     WorkerFailed,
 )
+from laminar_core.link.unix_sockets import NearEndpoint
 from laminar_core.link.versions import own_versions
 from laminar_core.protocol.coordinator import CoordinatorConfig
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCause
@@ -157,11 +158,13 @@ def cluster():
 
 class TestRegistration:
     def test_nobody_begins_before_everybody_is_there(self, cluster):
-        cluster.register(1)
+        near = NearEndpoint(directory="/near/1", proof="p")
+        cluster.register(1, near=near)
         assert cluster.link.to(1, Peers) == []
         cluster.register(0)
         (peers,) = cluster.link.to(1, Peers)
         assert [peer.endpoint for peer in peers.peers] == ["ipc://0", "ipc://1"]
+        assert [peer.near for peer in peers.peers] == [None, near]
         assert cluster.told(WorkersRunning) == []
 
     def test_nobody_begins_before_everybody_has_been_greeted_by_everybody(self, cluster):

@@ -1,4 +1,4 @@
-"""A wire that can be cut: it carries TCP connections to a port, and loses bytes on demand."""
+"""A wire that can be cut: it carries connections to a socket, and loses bytes on demand."""
 
 import socket
 import struct
@@ -17,16 +17,25 @@ it, and None loses it and resets the connection.
 
 
 class Proxy:
-    """Listens on a port of its own and carries each connection to ``endpoint``."""
+    """Listens on a port of its own and carries each connection to ``endpoint``.
 
-    def __init__(self, endpoint: str, swallow: Swallow = lambda _: False) -> None:
+    With ``path`` it listens at a unix socket there, and ``endpoint`` has to be one, too.
+    """
+
+    def __init__(self, endpoint: str, swallow: Swallow = lambda _: False, path: str = "") -> None:
         self._swallow = swallow
-        self._port = int(endpoint.rpartition(":")[2])
-        self._listening = socket.create_server((HOST, 0))
+        self._to = endpoint
+        if path:
+            self._listening = socket.socket(socket.AF_UNIX)
+            self._listening.bind(path)
+            self._listening.listen()
+        else:
+            self._listening = socket.create_server((HOST, 0))
         self._ends: list[socket.socket] = []
         self.accepted = 0
         """Connections so far."""
-        self.endpoint = f"tcp://{HOST}:{self._listening.getsockname()[1]}"
+        port = "" if path else self._listening.getsockname()[1]
+        self.endpoint = f"ipc://{path}" if path else f"tcp://{HOST}:{port}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def reset(self) -> None:
@@ -50,10 +59,18 @@ class Proxy:
             while True:
                 near, _ = self._listening.accept()
                 self.accepted += 1
-                far = socket.create_connection((HOST, self._port))
+                far = self._far()
                 self._ends += [near, far]
                 threading.Thread(target=self._carry, args=(near, far, True), daemon=True).start()
                 threading.Thread(target=self._carry, args=(far, near, False), daemon=True).start()
+
+    def _far(self) -> socket.socket:
+        scheme, _, rest = self._to.partition("://")
+        if scheme == "ipc":
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(rest)
+            return far
+        return socket.create_connection((HOST, int(rest.rpartition(":")[2])))
 
     def _carry(self, source: socket.socket, target: socket.socket, to_port: bool) -> None:  # noqa: FBT001
         with suppress(OSError):

@@ -1,19 +1,22 @@
 """Real sockets and a wire that is cut: a connection that breaks is noticed, and healed."""
 
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
 from benchmarks.threads import ThreadCluster
 from laminar_core.driver.events import GenerationFailed, JobEvent
-from laminar_core.driver.options import JobOptions
+from laminar_core.driver.options import JobOptions, JobResult
 from laminar_core.driver.restart import FixedDelay
 from laminar_core.driver.supervisor import Supervisor
 from laminar_core.host.clock import SystemClock
 from laminar_core.link import sockets
 from laminar_core.link.addresses import TransportKind
 from laminar_core.link.messages import Peer
+from laminar_core.link.unix_sockets import NearEndpoint, private_directory
 from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -87,25 +90,44 @@ def test_frames_that_are_lost_on_a_connection_are_sent_again(
             stack.callback(proxy.close)
             return proxy.endpoint
 
-        options = JobOptions(
-            job="dealt-out",
-            store_uri=str(tmp_path),
-            parallelism=2,
-            checkpoint=CoordinatorConfig(interval_ms=50),
-            restart=FixedDelay(3),
-        )
-        result = Supervisor(
-            ThreadCluster(kind, announce),
-            job.plan,
-            options,
-            CheckpointStore.open(str(tmp_path), "dealt-out"),
-            SystemClock(),
-            events.append,
-        ).run()
+        result = run(ThreadCluster(kind, announce), job, tmp_path, events)
     assert wire.done
     job.check(result.rows_late)
     assert (result.outcome, result.generations) == ("finished", 1)
     assert not any(isinstance(event, GenerationFailed) for event in events)
+
+
+def test_frames_that_are_lost_on_a_unix_socket_are_sent_again(tmp_path) -> None:
+    """Between workers of one host no network breaks, but the links mend all the same."""
+    job, wire, events = dealt_out(), Cut(), list[JobEvent]()
+    with ExitStack() as stack:
+
+        def through_the_wire(worker: int, near: NearEndpoint | None) -> NearEndpoint | None:
+            if worker == 0 or near is None:
+                return near
+            folder = stack.enter_context(private_directory())
+            proof = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            proof.bind(f"{folder}/{near.proof}")
+            wire.proxy = proxy = Proxy(near.endpoint, wire, f"{folder}/data")
+            stack.callback(proxy.close)
+            return NearEndpoint(directory=str(folder), proof=near.proof)
+
+        result = run(ThreadCluster("curve", announce_near=through_the_wire), job, tmp_path, events)
+    assert wire.done
+    job.check(result.rows_late)
+    assert (result.outcome, result.generations) == ("finished", 1)
+
+
+def run(cluster: ThreadCluster, job: Job, store: Path, events: list[JobEvent]) -> JobResult:
+    options = JobOptions(
+        job="dealt-out",
+        store_uri=str(store),
+        parallelism=2,
+        checkpoint=CoordinatorConfig(interval_ms=50),
+        restart=FixedDelay(3),
+    )
+    opened = CheckpointStore.open(str(store), "dealt-out")
+    return Supervisor(cluster, job.plan, options, opened, SystemClock(), events.append).run()
 
 
 @contextmanager

@@ -19,13 +19,14 @@ from laminar_core.link.messages import Peer
 from laminar_core.link.sockets import PART_BYTES_MAX
 from laminar_core.link.transport import (
     RECEIVE_FRAMES_MAX,
-    SOCKET_DIRECTORY_LENGTH_MAX,
     CoordinatorAddress,
     CoordinatorTransport,
     WakeUp,
     ZmqWorkerTransport,
     _content,
 )
+from laminar_core.link.unix_sockets import SOCKET_DIRECTORY_LENGTH_MAX
+from laminar_core.protocol.links import Connections
 from tests.link.waiting import CLOCK
 
 HOST = "127.0.0.1"
@@ -47,13 +48,18 @@ class Cluster:
         workers: int,
         host: str = HOST,
         listening: Listening = Listening(),  # noqa: B008 - immutable
+        *,
+        near: bool = False,
     ) -> None:
         self._stack = stack
         self._host = host
         self.coordinator = CoordinatorTransport(kind, host, workers, listening, listening)
         stack.callback(self.coordinator.close)
         self.workers = [self.worker(n) for n in range(workers)]
-        peers = [Peer(endpoint=w.endpoint, public_key=w.public_key) for w in self.workers]
+        peers = [
+            Peer(endpoint=w.endpoint, public_key=w.public_key, near=w.near if near else None)
+            for w in self.workers
+        ]
         for worker in self.workers:
             worker.connect_peers(peers)
 
@@ -64,9 +70,11 @@ class Cluster:
 
 
 @contextmanager
-def cluster(kind: TransportKind, workers: int = 2, *where: str | Listening) -> Iterator[Cluster]:
+def cluster(
+    kind: TransportKind, workers: int = 2, *where: str | Listening, near: bool = False
+) -> Iterator[Cluster]:
     with ExitStack() as stack:
-        yield Cluster(stack, kind, workers, *where)
+        yield Cluster(stack, kind, workers, *where, near=near)
 
 
 def gather(
@@ -123,14 +131,70 @@ def test_a_worker_that_connects_again_is_heard_although_its_old_connection_is_op
         assert told(again) == [b"to the new connection"]
 
 
-@every_kind
-def test_frames_arrive_whole_and_in_order(kind: TransportKind) -> None:
+@pytest.mark.parametrize(
+    ("kind", "near"), [("ipc", False), ("curve", False), ("tcp", False), ("curve", True)]
+)
+def test_frames_arrive_whole_and_in_order(kind: TransportKind, near: bool) -> None:  # noqa: FBT001 - a case
     large = os.urandom(3_000_000)
-    with cluster(kind) as c:
+    with cluster(kind, near=near) as c:
         sent = [(b"h%d" % n, large if n == 7 else b"%d" % n) for n in range(600)]
         for header, payload in sent:
             c.workers[0].send(1, header, payload)
         assert frames(c.workers[1], len(sent)) == sent
+
+
+@pytest.mark.parametrize("kind", ["curve", "tcp"])
+def test_workers_of_one_host_need_no_network(kind: TransportKind) -> None:
+    with cluster(kind, 0) as c:
+        c.workers = [c.worker(0), c.worker(1)]
+        nowhere = [
+            Peer(endpoint="tcp://127.0.0.1:1", public_key="", near=w.near) for w in c.workers
+        ]
+        for worker in c.workers:
+            worker.connect_peers(nowhere)
+        c.workers[0].send(1, b"from 0", b"p")
+        c.workers[1].send(0, b"from 1", b"p")
+        assert frames(c.workers[1]) == [(b"from 0", b"p")]
+        assert frames(c.workers[0]) == [(b"from 1", b"p")]
+        assert [w.connections() for w in c.workers] == [Connections(1, 1)] * 2
+
+
+@pytest.mark.parametrize("kind", ["curve", "tcp"])
+def test_each_worker_chooses_for_each_peer(kind: TransportKind) -> None:
+    """Worker 2 is on another host: what it says of its own sockets leads nowhere here."""
+    with cluster(kind, 0) as c:
+        c.workers = [c.worker(n) for n in range(3)]
+        near = [w.near for w in c.workers]
+        assert near[2] is not None
+        near[2] = near[2].model_copy(update={"directory": near[2].directory + "-there"})
+        peers = [
+            Peer(endpoint=w.endpoint, public_key=w.public_key, near=at)
+            for w, at in zip(c.workers, near, strict=True)
+        ]
+        c.workers[0].connect_peers(peers)
+        c.workers[2].connect_peers([peer.model_copy(update={"near": None}) for peer in peers])
+        c.workers[0].send(1, b"from 0", b"to 1")
+        c.workers[0].send(2, b"from 0", b"to 2")
+        c.workers[2].send(1, b"from 2", b"to 1")
+        assert sorted(frames(c.workers[1], 2)) == [(b"from 0", b"to 1"), (b"from 2", b"to 1")]
+        assert frames(c.workers[2]) == [(b"from 0", b"to 2")]
+        assert c.workers[1].connections() == Connections(2, 2)
+
+
+def test_sockets_of_a_worker_go_with_it() -> None:
+    with cluster("curve", 1) as c:
+        near = c.workers[0].near
+        assert near is not None
+        assert near.is_here()
+        assert stat.S_IMODE(Path(near.directory).stat().st_mode) == 0o700
+    assert not Path(near.directory).exists()
+
+
+def test_a_worker_without_a_place_for_sockets_uses_the_network(monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/dev/null")
+    with cluster("curve", near=True) as c:
+        assert [w.near for w in c.workers] == [None, None]
+        reach_each_other(c)
 
 
 @every_kind

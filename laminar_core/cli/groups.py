@@ -65,9 +65,11 @@ class LazyGroup(click.Group):
         return self.commands.get(cmd_name)
 
     def load_all(self) -> Self:
-        """Import every command that help shows, into ``commands``."""
+        """Import every command that help shows, and those of its groups, into ``commands``."""
         for entry in self._shown.values():
-            self.commands.setdefault(entry.name, entry.load())
+            command = self.commands.setdefault(entry.name, entry.load())
+            if isinstance(command, PartlyLazyGroup):
+                command.load_all()
         return self
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -116,9 +118,9 @@ class PartlyLazyGroup(click.Group):
 
     def load_all(self) -> Self:
         """Import every command, into ``commands``."""
-        while self._later:
-            name, entry = self._later.popitem()
+        for name, entry in self._later.items():
             self.add_command(entry.load(), name)
+        self._later.clear()
         return self
 
 

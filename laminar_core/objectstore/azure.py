@@ -108,7 +108,7 @@ class AzureObjectStore:
     def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
         """See ``ObjectStore.put_if_absent``. The call's own blob never causes False."""
         name = self._name(key)
-        # Cheaper than to upload all of it, only to be told that somebody was first.
+        # Cheaper than an upload that is refused at its end because the name is taken.
         is_large = memoryview(data).nbytes > SMALL_PUT_BYTES_MAX
         if is_large and self._size(name) is not None:
             return False

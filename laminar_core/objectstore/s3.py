@@ -189,7 +189,7 @@ class S3ObjectStore:
         return self._requests.send("write", name, attempt, answers)
 
     def _create_in_parts(self, name: str, data: bytes | memoryview, mark: dict[str, str]) -> bool:
-        # Cheaper than to upload all of it, only to be told that somebody was first.
+        # Cheaper than an upload that is refused at its end because the name is taken.
         if self._head(name) is not None:
             return False
         budget = self._requests.budget()

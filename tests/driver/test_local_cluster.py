@@ -1,4 +1,4 @@
-"""Workers in threads of one process: they run a job to its end, and their failure is told."""
+"""Workers in threads of one process run a job to its end; their failure is reported."""
 
 import pyarrow as pa
 import pytest

@@ -124,7 +124,7 @@ def test_a_signal_that_another_thread_receives_is_handled_while_the_job_is_waite
 
 
 class Shown:
-    """A display that notes what it is told, and fails where it should."""
+    """A display that records what it was given, and fails at a chosen call."""
 
     def __init__(self, failing: str = "") -> None:
         self.told: list[str] = []

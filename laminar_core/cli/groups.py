@@ -50,18 +50,24 @@ class LazyGroup(click.Group):
         super().__init__(*args, **more)
         self.sections = sections
         self._shown = {entry.name: entry for part in sections.values() for entry in part}
-        self._entries = {alias.name: alias for alias in aliases} | self._shown
+        self._aliases = {alias.name: alias for alias in aliases}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names that help shows, in its order."""
         del ctx
-        return [*self._shown, *(name for name in self.commands if name not in self._entries)]
+        return [*self._shown, *(name for name in self.commands if name not in self._shown)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None if there is none with this name."""
+        """Import a command; None if there is none with this name.
+
+        One that is called by an older name is not kept in ``commands``: whoever lists those would
+        list it as well.
+        """
         del ctx
-        if cmd_name not in self.commands and cmd_name in self._entries:
-            self.commands[cmd_name] = self._entries[cmd_name].load()
+        if cmd_name not in self.commands and cmd_name in self._aliases:
+            return self._aliases[cmd_name].load()
+        if cmd_name not in self.commands and cmd_name in self._shown:
+            self.commands[cmd_name] = self._shown[cmd_name].load()
         return self.commands.get(cmd_name)
 
     def load_all(self) -> Self:

@@ -373,6 +373,8 @@ def stored_tables(panes: Sequence[PinnedPane], ground: Ground) -> Iterator[pa.Ta
     size_bytes = sum(pane.size_bytes for pane in panes)
     ranges = ground.ranges_for(-(-size_bytes // TABLE_BYTES_MAX))
     for windows in by_key_groups(panes, ranges, ground):
+        if not windows:
+            continue  # Nothing changed, which is most uploads ahead of a quiet job.
         rows = ground.layout.merged(windows).combine_chunks()
         if rows.num_rows:
             groups = pa.array(ground.groups_of(rows))

@@ -9,7 +9,6 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from laminar_core.spark.session import open_session
@@ -68,10 +67,6 @@ def pytest_xdist_auto_num_workers() -> int:
     Each process may have a Spark of its own, which takes memory and uses several cores.
     """
     return min((os.cpu_count() or 1) + 3, 5)
-
-
-settings.register_profile("laminar", deadline=None)  # A busy machine is no failure.
-settings.load_profile("laminar")
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,16 @@
-"""Which cases of a test with many cases ``make test`` runs; ``--all-cases`` runs them all."""
+"""Which cases of a test with many cases ``make test`` runs; ``--all-cases`` runs them all.
+
+Of the examples that Hypothesis draws, ``make test`` tries half.
+"""
 
 import re
 from collections.abc import Iterable
 from zlib import crc32
 
 import pytest
+from hypothesis import settings
 
+_EXAMPLES = 100
 _CASE = re.compile(r"\[.*\]$", re.DOTALL)
 
 
@@ -13,6 +18,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
     what = "run every case of the tests that are marked `sampled`"
     parser.addoption("--all-cases", action="store_true", help=what)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how many examples are tried, before the tests are imported."""
+    examples = _EXAMPLES if config.getoption("--all-cases") else _EXAMPLES // 2
+    # No deadline: a busy machine is no failure.
+    settings.register_profile("laminar", deadline=None, max_examples=examples)
+    settings.load_profile("laminar")
+
+
+def drawn(examples: int) -> int:
+    """Return how many examples to try of a test that names their number."""
+    return examples * settings().max_examples // _EXAMPLES
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

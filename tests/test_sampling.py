@@ -1,9 +1,14 @@
 """``make test`` runs a sample of the cases, and ``make test-all`` runs all of them."""
 
+from collections.abc import Iterator
+
 import pytest
+from hypothesis import settings
 
 PROGRAM = """
 import pytest
+from hypothesis import given, settings, strategies
+from tests.sampling import drawn
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", range(60))
@@ -21,21 +26,52 @@ DRAWN = [pytest.param(n, marks=pytest.mark.sampled(50)) for n in range(9)]
 
 @pytest.mark.parametrize("case", [*DRAWN, "found"])
 def test_drawn_and_found(case): pass
+
+@pytest.mark.parametrize("named", [0, 30])
+def test_examples(named, record_property):
+    tried = []
+
+    @given(strategies.integers())
+    def test(number):
+        tried.append(number)
+
+    (settings(max_examples=drawn(named))(test) if named else test)()
+    record_property("tried", len(tried))
 """
 
 
+@pytest.fixture(autouse=True)
+def own_profile() -> Iterator[None]:
+    """A session within this one chooses how many examples are tried, in the same process."""
+    before = settings()
+    yield
+    settings.register_profile("laminar", before)
+    settings.load_profile("laminar")
+
+
 @pytest.fixture
-def run_of(pytester: pytest.Pytester):
-    """Return the names of the cases that a session with these arguments runs."""
+def reports_of(pytester: pytest.Pytester):
+    """Return the reports of the cases that a session with these arguments runs."""
     pytester.makeini("[pytest]\nmarkers =\n    sampled(n): one of n")
     pytester.makepyfile(test_program=PROGRAM)
 
-    def run(*arguments: str) -> list[str]:
+    def run(*arguments: str) -> list[pytest.TestReport]:
         found = pytester.inline_run("-p", "tests.sampling", "-p", "no:cacheprovider", *arguments)
-        passed, _, _ = found.listoutcomes()
-        return [report.nodeid.split("::", 1)[1] for report in passed]
+        passed, _, failed = found.listoutcomes()
+        assert failed == []
+        return passed
 
     return run
+
+
+@pytest.fixture
+def run_of(reports_of):
+    """Return the names of the cases that a session with these arguments runs."""
+    return lambda *arguments: [name_of(report) for report in reports_of(*arguments)]
+
+
+def name_of(report: pytest.TestReport) -> str:
+    return report.nodeid.split("::", 1)[1]
 
 
 def test_about_one_of_n_cases_is_run_and_of_other_tests_all(run_of) -> None:
@@ -51,7 +87,14 @@ def test_of_each_test_at_least_one_case_is_run(run_of) -> None:
 
 
 def test_all_cases_are_run_if_asked_for(run_of) -> None:
-    assert len(run_of("--all-cases")) == 60 + 2 + 3 + 10
+    assert len(run_of("--all-cases")) == 60 + 2 + 3 + 10 + 2
+
+
+@pytest.mark.parametrize(("arguments", "tried"), [((), (50, 15)), (("--all-cases",), (100, 30))])
+def test_of_drawn_examples_half_are_tried(reports_of, arguments, tried) -> None:
+    reports = reports_of(*arguments, "-k", "test_examples")
+    found = {name_of(report): dict(report.user_properties)["tried"] for report in reports}
+    assert found == {"test_examples[0]": tried[0], "test_examples[30]": tried[1]}
 
 
 def test_a_case_that_is_chosen_by_name_is_run(run_of) -> None:

@@ -40,6 +40,7 @@ from laminar_core.errors import (
     IncompatibleStateError,
 )
 from laminar_core.operators import agg
+from tests.sampling import drawn
 
 FUNCTIONS = ("count", "sum", "min", "max", "avg")
 ALL = tuple(Aggregate(function, "v", function) for function in FUNCTIONS)
@@ -295,7 +296,7 @@ def test_merged_parts_are_the_whole(rows: list, cuts: list[int], data_type: pa.D
             assert row[name] == (value if value is None else pytest.approx(value, **tolerance))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=drawn(30))
 @given(ROWS, st.integers(0, 30))
 def test_first_and_last_are_those_of_the_rows(rows: list, cut: int) -> None:
     table = keyed(pa.array([value for _, value in rows], pa.int64()), [key for key, _ in rows])

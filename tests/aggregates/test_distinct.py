@@ -15,6 +15,7 @@ from laminar_core.aggregates.distinct import (
     percentile,
 )
 from laminar_core.aggregates.row_groups import RowGroups, StateFunction, one_group
+from tests.sampling import drawn
 
 NAN = float("nan")
 
@@ -51,7 +52,7 @@ def test_counts_of_equal_values_add_up() -> None:
     assert state.to_pylist() == [[{"value": 1.0, "count": 1}, {"value": 2.0, "count": 3}]]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=drawn(60))
 @given(st.lists(st.lists(st.integers(-50, 50)), min_size=1, max_size=4), st.integers(1, 99))
 def test_percentiles_are_the_textbook_s(parts: list[list[int]], percent: int) -> None:
     values = sorted(value for part in parts for value in part)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from laminar_core.aggregates import key_index
 from laminar_core.aggregates.key_index import MISSING, KeyIndex
+from tests.sampling import drawn
 
 
 class Indexed:
@@ -29,7 +30,7 @@ class Indexed:
         return self.index.add(self.hashes(keys))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=drawn(60))
 @given(
     st.lists(st.lists(st.integers(0, 60), max_size=25), max_size=12), st.sampled_from([1, 7, 99])
 )

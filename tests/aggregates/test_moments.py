@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from laminar_core.aggregates.moments import Moments, spread
 from laminar_core.aggregates.row_groups import one_group
+from tests.sampling import drawn
 
 FUNCTIONS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 
@@ -67,7 +68,7 @@ def test_merging_one_half_changes_nothing_to_the_last_bit() -> None:
         assert merged([], values, []).equals(state)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=drawn(60))
 @given(st.lists(st.lists(st.floats(-1e6, 1e6)), min_size=1, max_size=5))
 def test_halves_are_the_whole(parts: list[list[float]]) -> None:
     values = [value for part in parts for value in part]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.objectstore.opening import ObjectStore, probe
+from tests.sampling import drawn
 
 KEYS = st.sampled_from(["a", "b/c", "b/d/e", "b.json", "b-1/x"])
 STEPS = st.lists(
@@ -156,7 +157,7 @@ class ObjectStoreContract:
         assert objects.list("") == []
 
     @settings(
-        max_examples=40,
+        max_examples=drawn(40),
         deadline=None,
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,  # The test empties the store itself.

@@ -26,6 +26,7 @@ from laminar_core.state import panes, window_state
 from laminar_core.state.chunks import MemoryBackend, StateBackend
 from laminar_core.state.rocks_chunks import RocksBackend
 from laminar_core.state.window_state import window_starts_of
+from tests.sampling import drawn
 
 KEYS = ("merchant", "country")
 AGGREGATES = (
@@ -300,7 +301,7 @@ CUTS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(
     steps=STEPS,
     window=WINDOWS,

@@ -12,6 +12,7 @@ from laminar_core.operators.first_rows import SEEN, WAITING, FirstRows, FirstRow
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from tests.operators.joins.join_histories import LEFT_SCHEMA, Row, batch, context, counted
 from tests.operators.one_input import ONE_INPUT_STEPS, WORKERS, OneInputHistory, as_row
+from tests.sampling import drawn
 
 
 def distinct(within_us: int | None = None) -> FirstRows:
@@ -42,7 +43,7 @@ AT_ITS_LAST_MOMENT = [
 """A row waits until the moment at which the first one of its key is forgotten."""
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=drawn(40))
 @given(st.none() | st.integers(1, 8), ONE_INPUT_STEPS, WORKERS)
 @example(1, AT_ITS_LAST_MOMENT, 1)
 def test_the_first_row_by_time_is_that_of_a_loop_over_sorted_rows(
@@ -55,7 +56,7 @@ def test_the_first_row_by_time_is_that_of_a_loop_over_sorted_rows(
     assert counted(history.output) == counted(as_row(row) for row in wanted)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=drawn(40))
 @given(st.none() | st.integers(1, 8), ONE_INPUT_STEPS, WORKERS)
 def test_the_first_row_that_comes_is_that_of_a_loop(
     within_us: int | None, steps: list[tuple], workers: int

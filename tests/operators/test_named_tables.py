@@ -44,6 +44,7 @@ from tests.operators.outer_join import (
     expected,
 )
 from tests.records.manifests import manifest
+from tests.sampling import drawn
 
 KEY_GROUPS = 16
 SPEC = OuterJoin("join")
@@ -249,7 +250,7 @@ CUTS = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=drawn(80), deadline=None)
 @given(
     first=ROWS,
     ahead=AHEAD,

@@ -13,6 +13,7 @@ from laminar_core.operators.weights import WEIGHT
 from laminar_core.protocol.types import CheckpointId
 from tests.operators.joins.join_histories import LEFT_SCHEMA, Row, batch, context
 from tests.operators.one_input import ONE_INPUT_STEPS, WORKERS, OneInputHistory, as_row
+from tests.sampling import drawn
 
 FOR_EVER = RetractRows("back", ("k",))
 
@@ -36,7 +37,7 @@ def by_key(rows: list[Row]) -> dict[str | None, list[Row]]:
     return found
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=drawn(20))
 @given(ONE_INPUT_STEPS, WORKERS)
 def test_what_is_there_in_the_end_is_the_last_row_of_each_key(
     steps: list[tuple], workers: int
@@ -56,7 +57,7 @@ def test_what_is_there_in_the_end_is_the_last_row_of_each_key(
     assert +emitted == Counter(row[WEIGHT] for row in history.output)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=drawn(20))
 @given(st.integers(1, 8), ONE_INPUT_STEPS, WORKERS)
 def test_the_row_of_a_key_that_was_forgotten_stays(
     ttl_us: int, steps: list[tuple], workers: int

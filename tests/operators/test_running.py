@@ -21,6 +21,7 @@ from laminar_core.operators import agg, running
 from laminar_core.operators.base import Snapshot, SubtaskContext, one_table
 from laminar_core.operators.running import CombineRows, RunningAggregate, RunningAggregator
 from laminar_core.protocol.types import CheckpointId, Generation
+from tests.sampling import drawn
 
 INPUT = pa.schema([("merchant", pa.string()), ("v", pa.int64())])
 AGGREGATES = (agg.count(), agg.sum("v", name="total"), agg.count_distinct("v", name="kinds"))
@@ -160,7 +161,7 @@ class Job:
             assert len({str(key) for key in merged.column("merchant")}) == merged.num_rows
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=drawn(60))
 @given(STEPS, st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]))
 def test_totals_survive_any_restart_at_any_parallelism(
     steps: list, before: int, after: int

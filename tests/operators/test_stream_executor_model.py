@@ -18,6 +18,7 @@ from laminar_core.operators.queries import AggregateQuery
 from laminar_core.operators.stream_executor import StreamExecutor
 from laminar_core.protocol.types import WATERMARK_END_US
 from tests.operators.executor_states import EVERYTHING, SCHEMA, SECOND, Row, batch_of
+from tests.sampling import drawn
 
 QUERIES = (
     AggregateQuery("running", ("k",), EVERYTHING),
@@ -62,7 +63,7 @@ def agree(function: str, left: object, right: object) -> bool:
     return left == right or (left != left and right != right)  # noqa: PLR0124 - only NaN
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=drawn(30))
 @example([[("a", 0, 25), ("a", 1, 30)], [("a", -3, 25)]], 2, "none")  # One spread, two last bits.
 @given(STEPS, st.integers(0, 10), st.sampled_from(CODECS))
 def test_a_checkpoint_anywhere_changes_no_result(steps: list, cut: int, codec: str) -> None:
@@ -87,7 +88,7 @@ def close(left: float | None, right: float | None) -> bool:
     return left == right or math.isclose(left or 0, right or 0, abs_tol=0.5)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=drawn(12))
 @given(STEPS)
 def test_a_state_that_was_restored_is_written_as_it_was(steps: list) -> None:
     """Goal: nothing is lost or invented by a round trip, in whatever order rows are kept."""

@@ -15,6 +15,7 @@ from laminar_core.operators.weights import WEIGHT
 from laminar_core.protocol.types import CheckpointId
 from tests.operators.joins.join_histories import LEFT_SCHEMA, Row, batch, context
 from tests.operators.one_input import ONE_INPUT_STEPS, WORKERS, OneInputHistory, as_row
+from tests.sampling import drawn
 
 LARGEST = (SortKey("id", descending=True),)
 KEPT = 2
@@ -50,7 +51,7 @@ def by_key(rows: list[Row]) -> dict[str | None, list[Row]]:
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=drawn(40))
 @given(ONE_INPUT_STEPS, WORKERS, st.sampled_from([None, "place"]))
 def test_what_is_there_in_the_end_are_the_first_rows_of_all(
     steps: list[tuple], workers: int, rank: str | None
@@ -64,7 +65,7 @@ def test_what_is_there_in_the_end_are_the_first_rows_of_all(
     assert folded(history.output) == wanted
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=drawn(40))
 @given(st.integers(1, 8), ONE_INPUT_STEPS, WORKERS)
 def test_a_key_that_was_forgotten_begins_anew(
     ttl_us: int, steps: list[tuple], workers: int
@@ -88,7 +89,7 @@ def test_a_key_that_was_forgotten_begins_anew(
     assert folded(history.output) == Counter({row: n for row, n in wanted.items() if n})
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=drawn(40))
 @given(st.none() | st.integers(1, 8), ONE_INPUT_STEPS, WORKERS)
 def test_the_last_row_of_each_key_is_the_newest_of_all(
     ttl_us: int | None, steps: list[tuple], workers: int

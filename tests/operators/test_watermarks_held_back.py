@@ -23,6 +23,7 @@ from laminar_core.protocol.types import CheckpointId
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
+from tests.sampling import drawn
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
@@ -194,7 +195,7 @@ def counted(ledger: Ledger) -> int:
     crash=st.none() | st.integers(40, 300),
     timeout_ms=st.sampled_from([None, 0, 10]),
 )
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=drawn(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_chain_loses_nothing_that_its_first_operator_accepted(
     splits, first: Step, later: list[Step], workers: int, crash: int | None, timeout_ms: int | None
 ) -> None:

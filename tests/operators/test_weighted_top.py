@@ -19,6 +19,7 @@ from laminar_core.state import arrangement
 from tests.operators.joins.join_histories import LEFT_SCHEMA, Row, batch, context
 from tests.operators.one_input import ONE_INPUT_STEPS, WORKERS, OneInputHistory, as_row
 from tests.operators.test_top_rows import LARGEST, by_key, folded
+from tests.sampling import drawn
 
 SCHEMA = weighted_schema(LEFT_SCHEMA)
 KEPT = 2
@@ -69,7 +70,7 @@ class WeightedHistory(OneInputHistory):
         return +found
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=drawn(30))
 @given(ONE_INPUT_STEPS, WORKERS, st.sampled_from([None, "place"]))
 def test_what_is_there_in_the_end_are_the_first_of_the_rows_that_are_there(
     steps: list[tuple], workers: int, rank: str | None

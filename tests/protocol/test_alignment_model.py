@@ -24,6 +24,7 @@ from laminar_core.protocol.alignment_state import (
     records_arrivals,
 )
 from laminar_core.protocol.types import ChannelId, CheckpointBarrier, CheckpointId
+from tests.sampling import drawn
 
 BARRIER, END = "|", "$"
 PLAIN, LOOP, ORDERED = "plo"
@@ -109,7 +110,7 @@ def worlds(draw):
     return kinds, streams
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=drawn(800), deadline=None)
 @given(st.data(), worlds(), st.sampled_from(["aligned", "timeout", "unaligned"]))
 def test_snapshot_plus_channel_state_is_what_preceded_the_barriers(data, world, mode) -> None:
     """Goal: the cut is consistent (Chandy & Lamport 1985, section 3) in any order of arrival.

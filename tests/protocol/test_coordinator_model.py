@@ -28,6 +28,7 @@ from laminar_core.protocol.coordinator_events import (
     Tick,
 )
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCause
+from tests.sampling import drawn
 
 SUBTASKS = [SubtaskId("v", i) for i in range(3)]
 STRANGER = SubtaskId("v", 3)
@@ -106,7 +107,7 @@ def draw_event(data, world: World) -> Event:
     return Tick()
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=drawn(500), deadline=None)
 @given(st.data(), st.integers(1, 3))
 def test_invariants_hold_under_any_interleaving(data, max_concurrent) -> None:
     """Goal: I1 to I4. Method: hypothesis answers, delays, repeats or fails every effect."""

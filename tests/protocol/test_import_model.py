@@ -12,6 +12,7 @@ from laminar_core.protocol.recovery import commits_to_redrive, on_timeline
 from laminar_core.protocol.recovery_facts import Base, RestoreFacts
 from laminar_core.protocol.types import CheckpointId, Generation
 from tests.protocol.test_recovery_model import CLOSED, File, Manifest, Store, restore
+from tests.sampling import drawn
 
 ACTORS = 4
 
@@ -233,7 +234,7 @@ SCHEDULES = st.lists(st.tuples(st.integers(0, ACTORS - 1), st.integers(1, 40)), 
 PREFERENCES = st.lists(st.integers(0, 5), min_size=ACTORS, max_size=ACTORS)
 
 
-@settings(max_examples=1_000, deadline=None, derandomize=True)
+@settings(max_examples=drawn(1_000), deadline=None, derandomize=True)
 @given(SCHEDULES, PREFERENCES)
 def test_whoever_sleeps_when_the_output_is_that_of_one_timeline(schedule, preferences):
     """Goal: the invariants of ``protocol.recovery`` hold with floors.

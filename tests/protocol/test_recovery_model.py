@@ -26,6 +26,7 @@ from laminar_core.protocol.recovery_facts import (
     RestoreRequest,
 )
 from laminar_core.protocol.types import CheckpointId, Generation
+from tests.sampling import drawn
 
 CLOSED = -1
 """Stands for a base that a later generation closed."""
@@ -218,7 +219,7 @@ SCHEDULES = st.lists(st.tuples(st.integers(0, ACTORS - 1), st.integers(1, 30)), 
 GIVEN_UP = st.lists(st.frozensets(st.integers(0, 2), max_size=1), min_size=ACTORS, max_size=ACTORS)
 
 
-@settings(max_examples=1_500, deadline=None, derandomize=True)
+@settings(max_examples=drawn(1_500), deadline=None, derandomize=True)
 @given(SCHEDULES, GIVEN_UP)
 def test_whoever_sleeps_when_every_output_is_visible_once_and_none_is_missing(schedule, given_up):
     """Goal: I1 to I4.

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from laminar_core.protocol.fifo import Delivered, FifoChannel
 from laminar_core.protocol.resend import Backoff, SendWindow
 from laminar_core.protocol.types import Generation
+from tests.sampling import drawn
 
 BACKOFF = Backoff(first_ms=10, longest_ms=50)
 
@@ -99,7 +100,7 @@ def test_something_new_does_not_put_off_what_is_due() -> None:
     assert sent.take_due(10) == ("a", "b")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.sampled_from([0.0, 0.3, 0.6]))
 def test_over_a_bad_link_everything_arrives_once_and_in_order(seed, count, loss) -> None:
     """Goal: exactly once over loss and repetition, both ways. Method: seeded dice."""

@@ -23,6 +23,7 @@ from laminar_core.retention.facts import (
     Trace,
     Unreadable,
 )
+from tests.sampling import drawn
 
 NOW_MS = 100 * DAY_MS
 EXAMPLES = 200
@@ -281,7 +282,7 @@ def check_a_second_plan_finds_nothing_more_to_delete(facts, policy):
     assert late <= freed  # Shared files that only a checkpoint named which could not be read.
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=drawn(EXAMPLES), deadline=None)
 @given(stores(), policies)
 def test_the_rules_hold_for_every_store_and_policy(facts, policy):
     check_everything_is_classified_once_and_a_blocked_plan_does_nothing(facts, policy)

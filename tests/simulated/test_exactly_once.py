@@ -28,7 +28,7 @@ def setting_of(seed: int, *disasters: str) -> Setting:
     )
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(3 * len(NAMES)))
 def test_an_undisturbed_job_is_exact(seed: int) -> None:
     setting = setting_of(seed)
@@ -37,7 +37,7 @@ def test_an_undisturbed_job_is_exact(seed: int) -> None:
     assert (report.generations, dict(report.hits)) == (1, {})
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_a_job_survives_each_kind_of_disaster(kind: str, seed: int) -> None:

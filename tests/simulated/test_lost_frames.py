@@ -140,7 +140,7 @@ def test_a_frame_that_is_lost_on_a_whole_connection_is_a_fault_of_laminar(kind) 
     assert caught.value.code == "out-of-order"
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("reorders", [0, 3])
 @pytest.mark.parametrize("seed", range(len(SCENARIOS)))
 def test_connections_break_at_any_time_and_the_output_is_exact(seed: int, reorders: int) -> None:

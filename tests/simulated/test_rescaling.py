@@ -96,7 +96,7 @@ def ran(name: str, mode: str) -> Rescaled:
     return run(name, mode)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", NAMES)
 def test_from_one_to_two_to_three_to_one_the_result_is_exact(name: str, mode: str) -> None:

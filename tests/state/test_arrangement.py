@@ -28,6 +28,7 @@ from laminar_core.state.rows_layout import (
 )
 from laminar_core.state.runs import Bounds, Run
 from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE
+from tests.sampling import drawn
 from tests.state.shelves import shelf_of
 
 MAX_PARALLELISM = 8
@@ -229,7 +230,7 @@ def restored_from(rows: pa.Table, backend: str = "memory") -> Arrangement:
     return held
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=drawn(150))
 @given(st.lists(STEP, max_size=25), st.integers(1, 4), st.lists(STEP, max_size=12))
 def test_any_history_is_that_of_a_list_of_rows_with_any_backend(
     steps: list[tuple], workers: int, after: list[tuple]
@@ -262,7 +263,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=drawn(80))
 @given(CHANGES, ROWS, BACKENDS)
 def test_weights_add_up_also_if_rows_are_taken_back_before_they_come(
     steps: list, probing: list[Row], backend: str

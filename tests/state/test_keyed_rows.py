@@ -15,6 +15,7 @@ from laminar_core.errors import DataError
 from laminar_core.operators import agg
 from laminar_core.state.keyed_rows import MISSING, KeyedRows, RowLayout, newest_rows, same_keys
 from laminar_core.state.window_state import KEY_GROUP, rows_of_key_groups
+from tests.sampling import drawn
 from tests.state.shelves import shelf_of, stored
 
 KEYS = ("k", "n")
@@ -66,7 +67,7 @@ BACKENDS = st.sampled_from([("rocksdb", "memory"), ("memory", "rocksdb")])
 STEPS = st.lists(st.lists(ROW, max_size=8) | st.just("cut"), max_size=14)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=drawn(80))
 @given(STEPS)
 def test_totals_changes_and_cuts_are_those_of_a_dictionary(steps: list) -> None:
     """Goal: after any batches and cuts, the changes of all cuts together are the state.
@@ -99,7 +100,7 @@ def cuts_of(steps: list, backend: str) -> list[list[dict]]:
     return [table.to_pylist() for table in cuts]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=drawn(30))
 @given(st.lists(st.lists(ROW, max_size=8), max_size=6), st.lists(ROW, max_size=8), BACKENDS)
 def test_what_was_pinned_restores_with_the_other_backend(
     batches: list, after: list[Row], backends: tuple[str, str]

@@ -10,6 +10,7 @@ from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 from laminar_core.records.segment import SegmentRef
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.comparison import Comparison, compare_operator
+from tests.sampling import drawn
 from tests.store.join_states import write_join
 from tests.store.stores import claim, complete, open_job
 from tests.store.window_states import DESCRIPTIONS, Panes, write_windows
@@ -127,7 +128,7 @@ KEYS = st.tuples(st.sampled_from("abcdef"), st.sampled_from([0, 10]))
 PANES = st.dictionaries(KEYS, st.tuples(st.integers(1, 3), st.integers(-3, 3)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=drawn(25), deadline=None)
 @given(
     st.lists(PANES, max_size=3), st.lists(PANES, max_size=3), st.integers(1, 3), st.integers(1, 3)
 )

@@ -150,6 +150,7 @@ LIKELY: dict[Plant, int] = {
     failed_commits_are_not_tried_again: 1,
     a_merge_that_failed_is_never_tried_again: 11,
     ids_start_again: 9,
+    aligned_channels_are_not_held: 16,
 }
 """Seeds that found a mutant when others did not; new scenarios change what a seed stands for."""
 

@@ -7,6 +7,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from laminar_core.protocol.types import ChannelId
+from tests.sampling import drawn
 from verification.chandy_lamport import (
     ChannelRecorded,
     Completion,
@@ -178,7 +179,7 @@ def run(data, system: System, starts: list[tuple[int, SnapshotId]]) -> None:
     system.drain()
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=drawn(500), deadline=None)
 @given(st.data(), topologies(), st.integers(1, 2))
 def test_what_is_recorded_is_a_reachable_global_state(data, topology, snapshots) -> None:
     """Goal: I1, I2 and I3, with several initiators and overlapping snapshots.
@@ -204,7 +205,7 @@ def test_what_is_recorded_is_a_reachable_global_state(data, topology, snapshots)
         assert tokens == processes * TOKENS
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(st.data(), topologies())
 def test_a_snapshot_that_is_given_up_leaves_nothing_and_harms_no_other(data, topology) -> None:
     processes, edges, initiators = topology

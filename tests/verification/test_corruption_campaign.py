@@ -19,7 +19,7 @@ from verification.corruption_campaign import (
     try_corruptions,
 )
 
-CORRUPTIONS = 150
+CORRUPTIONS = 75
 FINISH_EVERY = 30
 
 

@@ -83,7 +83,7 @@ def points_of(name: str) -> list[CrashPoint]:
     return [p for p in found if p.effect == "crash" or any(c in p.operation for c in changing)]
 
 
-PARTS = 4
+PARTS = 8
 """``make test`` tries some of the parts into which the points of a job are divided."""
 POINTS = {name: points_of(name) for name in BUILDS}
 

@@ -15,6 +15,7 @@ from laminar_core.connectors.formats.json_decoding import JsonDecoder
 from laminar_core.connectors.formats.messages import Defect
 from laminar_core.connectors.formats.sifting import decode_rows
 from tests.connectors.formats.adversarial import BATCH, MESSAGE, check_invariants, messages
+from tests.sampling import drawn
 
 INNER = pa.struct([("x", pa.int64())])
 SCHEMA = pa.schema(
@@ -103,7 +104,7 @@ def test_a_message_depends_on_its_own_bytes_alone(values: list[bytes | None]) ->
 
 
 @given(MESSAGE, st.binary(max_size=40))
-@settings(max_examples=50)
+@settings(max_examples=drawn(50))
 def test_noise_beside_a_message_changes_nothing(message: bytes | None, noise: bytes) -> None:
     check_invariants(DECODER, [noise, message, noise])
 

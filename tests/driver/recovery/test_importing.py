@@ -80,7 +80,7 @@ class TestDyingAnywhere:
 
         points = simulated_points(build, about_the_import, ("crash",))
         assert len(points) > 40
-        for point in points if every_case else points[::3]:
+        for point in points if every_case else points[::6]:
             crashed = simulated_crash(build, about_the_import, point)
             crashed.job.check()
             assert len(crashed.job.ledgers["out"].rows()) == len(crashed.job.expected["out"])
@@ -98,7 +98,7 @@ class TestDyingAnywhere:
 
         points = simulated_points(build, about_the_import, ("crash",))
         assert len(points) > 40
-        for point in points if every_case else points[::3]:
+        for point in points if every_case else points[::6]:
             simulated_crash(build, about_the_import, point).job.check()
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_core.operators.joins.closest import Closest, Numbered, closest, numbered
+from tests.sampling import drawn
 
 Row = tuple[str, int, int]
 """Two keys and a time."""
@@ -41,7 +42,7 @@ def last_at(rows: list[tuple[Row, int]], key: tuple, time: float) -> int | None:
     return max(mine)[1] if mine else None
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=drawn(150))
 @given(ROWS, ROWS, st.randoms(use_true_random=False))
 def test_partners_are_those_of_a_loop(left: list[Row], right: list[Row], random) -> None:
     values = [random.randrange(4) for _ in right]

@@ -27,6 +27,7 @@ from tests.operators.joins.join_histories import (
     emitted,
     joined,
 )
+from tests.sampling import drawn
 
 LEFT, RIGHT = JoinSide("left", ("k",), "t"), JoinSide("right", ("key",), "t")
 
@@ -54,7 +55,7 @@ def expected(spec: ForwardAsOfJoin, left: Sequence[Row], right: Sequence[Row]) -
     )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=drawn(100))
 @given(st.integers(1, 12), st.sampled_from(["inner", "left"]), HISTORIES, st.integers(1, 3))
 def test_results_are_those_of_a_loop_over_sorted_rows(
     distance_us: int, how: AsOfHow, steps: list[tuple], workers: int

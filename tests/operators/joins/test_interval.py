@@ -28,6 +28,7 @@ from tests.operators.joins.join_histories import (
     joined,
     left_alone,
 )
+from tests.sampling import drawn
 
 LEFT, RIGHT = JoinSide("left", ("k",), "t"), JoinSide("right", ("key",), "t")
 
@@ -68,7 +69,7 @@ BOUNDS = st.tuples(st.integers(-8, 8), st.integers(0, 8)).map(lambda b: (b[0], b
 HOWS = st.sampled_from(["inner", "left", "right", "full", "semi", "anti"])
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=drawn(120))
 @given(BOUNDS, HOWS, HISTORIES, st.integers(1, 3))
 def test_results_are_those_of_all_pairs(
     bounds: tuple[int, int], how: How, steps: list[tuple], workers: int
@@ -111,7 +112,7 @@ TIMED = {"inner": ("t_right",), "left": ("t",), "right": ("t_right",), "semi": (
 TIMED |= {"anti": ("t",), "full": ()}
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=drawn(80))
 @given(st.integers(-6, 3), HOWS, HISTORIES, st.integers(1, 3))
 def test_results_are_those_of_pairs_until_the_time_of_each_row(
     low_us: int, how: How, steps: list[tuple], workers: int

@@ -29,6 +29,7 @@ from tests.operators.joins.join_histories import (
     joined,
     left_alone,
 )
+from tests.sampling import drawn
 
 LEFT, RIGHT = JoinSide("left", ("k",), "t"), JoinSide("right", ("key",), "t")
 WEIGHTED = tuple(weighted_schema(schema) for schema in SCHEMAS)
@@ -77,7 +78,7 @@ def expected(how: How, left: Counter[Row], right: Counter[Row]) -> Counter[tuple
     return Counter({row: weight for row, weight in found.items() if weight})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=drawn(60))
 @given(KINDS, STEPS, st.integers(1, 3))
 def test_what_is_there_in_the_end_are_all_pairs(how: How, steps: list[tuple], workers: int) -> None:
     """Goal: without a time to live, whatever the order, the batches and the cuts."""
@@ -103,7 +104,7 @@ class WeightedHistory(History):
         return Counter({row: weight for row, weight in found.items() if weight})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=drawn(60))
 @given(KINDS, STEPS, st.integers(1, 3))
 def test_rows_that_come_and_go_are_added_up(how: How, steps: list[tuple], workers: int) -> None:
     """Goal: also where a row goes before it comes."""

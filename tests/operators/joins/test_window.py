@@ -27,6 +27,7 @@ from tests.operators.joins.join_histories import (
     joined,
     left_alone,
 )
+from tests.sampling import drawn
 
 LEFT, RIGHT = JoinSide("left", ("k",), "t"), JoinSide("right", ("key",), "t")
 TUMBLING = windows.tumbling("5us", offset="2us")
@@ -98,7 +99,7 @@ def of_one_window(
     return rows
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=drawn(100))
 @given(
     st.sampled_from(WINDOWS),
     st.sampled_from(["inner", "left", "right", "full", "semi", "anti"]),

@@ -15,6 +15,7 @@ from laminar_core.operators.lookups.columns import LookupColumns, LookupHow
 from laminar_core.operators.lookups.versions import NEWEST, Life, VersionLookup
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from tests.operators.joins.join_histories import MAX_PARALLELISM, STEPS, History, Row, context
+from tests.sampling import drawn
 
 TIME = pa.timestamp("us")
 LEFT = pa.schema([("id", pa.int64()), ("k", pa.dictionary(pa.int32(), pa.string())), ("t", TIME)])
@@ -116,7 +117,7 @@ class Versions(History):
         return version if is_alive else None
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=drawn(100))
 @given(
     st.none() | st.integers(1, 9),
     st.sampled_from(["inner", "left"]),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from laminar_core.operators.process.timers import TimerTable, timer_layout
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.window_state import rows_of_key_groups
+from tests.sampling import drawn
 
 LAYOUT = timer_layout("event-timers", [pa.field("k", pa.string())])
 CHANGE = st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.booleans())
@@ -32,7 +33,7 @@ def fired(timers: TimerTable, until_us: int) -> list[tuple[int, str]]:
     return [timer for call in calls for timer in call]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=drawn(150))
 @given(STEPS)
 def test_timers_are_those_of_a_set(steps: list) -> None:
     timers, model, cuts, now_us = TimerTable(LAYOUT), set[tuple[int, str]](), [], -1

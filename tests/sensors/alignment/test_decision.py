@@ -20,6 +20,7 @@ from laminar_core.sensors.alignment.decision import (
     find_emergency,
 )
 from laminar_core.sensors.policy import AlertPolicy
+from tests.sampling import drawn
 
 POLICY = AlertPolicy(
     alignment_window=10, alignment_samples_min=3, calm_checkpoints=4, cooldown="1 minute"
@@ -195,7 +196,7 @@ def test_between_calm_and_act_nothing_changes(loads_ms: list[float], forced: boo
     assert job.changes == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(st.lists(st.tuples(QUEUED_MS, INTERVAL_MS), min_size=30, max_size=120))
 def test_two_changes_are_never_closer_than_the_cooldown(loads: list[tuple[float, float]]) -> None:
     job = Running()

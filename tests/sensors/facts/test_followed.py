@@ -11,6 +11,7 @@ from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.sensors.facts.followed import Followed, follow
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.faulty_store import FaultyStore
+from tests.sampling import drawn
 from tests.sensors.streams import STREAM, Job, stored_job
 from tests.store.stores import damage
 
@@ -82,7 +83,7 @@ def test_numbers_that_retention_forgot_hide_later_ones_for_half_a_minute(job: Jo
     assert look(job, known)[0] == [newest]
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(st.lists(st.sampled_from(["trigger", "end", "look", "restart"]), max_size=40))
 def test_in_any_order_every_end_of_the_generation_is_reported_once(steps: list[str]) -> None:
     job = Job(CheckpointStore(MemoryObjectStore(), STREAM))

@@ -13,8 +13,8 @@ from benchmarks.join_systems.question import LEFT, RIGHT, WIDTH_MS, WINDOW_MS, Q
 from benchmarks.topics import flink_sql
 
 _BEFORE = "{} - INTERVAL '0.001' SECOND"
-"""Rows of the same millisecond may follow. A watermark at the time itself says that none does, and a
-price that comes then is too late for its own millisecond: Flink answers with an older one."""
+"""Rows of the same millisecond may follow. A watermark at the time itself says that none does, and
+a price that comes then is too late for its own millisecond: Flink answers with an older one."""
 _LEFT_COLUMNS = (
     "`key` BIGINT, kind INT, amount BIGINT, ordered_at TIMESTAMP(3), "
     f"WATERMARK FOR ordered_at AS {_BEFORE.format('ordered_at')}"

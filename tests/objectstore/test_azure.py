@@ -1,6 +1,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from typing import ClassVar
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.objectstore.azure_servers import (
     shared_access_signature,
 )
 from tests.objectstore.fault_proxy import Effect, Fault
+from tests.objectstore.lost_answers import LostAnswers
 from tests.objectstore.object_store_contract import ObjectStoreContract
 
 EXISTS = {"status": 409, "code": "BlobAlreadyExists"}
@@ -88,51 +90,14 @@ class TestAzureObjectStore(ObjectStoreContract):
         assert objects.counts.puts == 0
 
 
-class TestLostAnswers:
-    """Goal: only the writer of the object learns that it won (ADR 0015)."""
+class TestLostAnswers(LostAnswers):
+    exists = EXISTS
+    conflict: ClassVar = {"status": 409, "code": "ContainerBeingDeleted"}
+    """obstore reports every 409 as an object that exists."""
 
-    def test_a_winner_whose_answer_is_lost_wins(self, behind_proxy, azure_proxy):
-        azure_proxy.script(Fault("PutObject", Effect.LOSE_ANSWER))
-        assert behind_proxy.put_if_absent("key", b"mine")
-        assert azure_proxy.requests == ["PutObject", "PutObject", "HeadObject"]
-
-    @pytest.mark.parametrize("status", [500, 503])
-    def test_so_does_one_that_was_told_of_an_error_after_the_fact(
-        self, behind_proxy, azure_proxy, status
-    ):
-        azure_proxy.script(Fault("PutObject", Effect.REFUSE_AFTERWARDS, status, "InternalError"))
-        assert behind_proxy.put_if_absent("key", b"mine")
-
-    def test_a_loser_whose_answer_is_lost_loses(self, behind_proxy, azure_proxy):
-        behind_proxy.put("key", b"theirs")
-        azure_proxy.script(Fault("PutObject", Effect.LOSE_ANSWER))
-        assert not behind_proxy.put_if_absent("key", b"mine")
-
-    def test_equal_bytes_do_not_make_a_winner_of_a_loser(self, behind_proxy, azure_proxy):
-        assert behind_proxy.put_if_absent("key", b"same")
-        azure_proxy.script(Fault("PutObject", Effect.LOSE_ANSWER))
-        assert not behind_proxy.put_if_absent("key", b"same")
-        assert create_or_confirm(behind_proxy, "key", b"same")
-
-    def test_a_first_attempt_that_finds_an_object_asks_no_further(self, behind_proxy, azure_proxy):
-        behind_proxy.put("key", b"theirs")
-        azure_proxy.script()
-        assert not behind_proxy.put_if_absent("key", b"mine")
-        assert azure_proxy.requests == ["PutObject"]
-
-    def test_a_409_of_another_kind_says_nothing_about_the_object(self, behind_proxy, azure_proxy):
-        """obstore reports every 409 as one that exists."""
-        azure_proxy.script(Fault("PutObject", Effect.REFUSE, 409, "ContainerBeingDeleted", last=3))
-        assert behind_proxy.put_if_absent("key", b"mine")
-        assert azure_proxy.requests == ["PutObject"] * 4
-
-    def test_an_object_that_goes_again_is_not_in_the_way(self, behind_proxy, azure_proxy):
-        azure_proxy.script(
-            Fault("PutObject", Effect.RESET),
-            Fault("PutObject", Effect.REFUSE, **EXISTS, first=2, last=2),
-        )
-        assert behind_proxy.put_if_absent("key", b"mine")
-        assert azure_proxy.requests == ["PutObject", "PutObject", "HeadObject", "PutObject"]
+    @pytest.fixture
+    def proxy(self, azure_proxy):
+        return azure_proxy
 
     def test_the_records_above_agree_when_even_the_time_for_retries_is_over(
         self, azure_server, azure_proxy

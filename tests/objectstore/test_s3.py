@@ -9,6 +9,7 @@ from laminar_core.testing.faulty_store import Effect as StoreEffect
 from laminar_core.testing.faulty_store import Fault as StoreFault
 from laminar_core.testing.faulty_store import FaultyStore
 from tests.objectstore.fault_proxy import Effect, Fault
+from tests.objectstore.lost_answers import LostAnswers
 from tests.objectstore.s3_contract import S3Contract
 from tests.objectstore.s3_servers import BUCKET, client
 from tests.objectstore.s3_stores import LARGE, open_through
@@ -70,51 +71,13 @@ class TestS3ObjectStore(S3Contract):
         assert (counts.bytes_up, counts.bytes_down) == (8, 5)
 
 
-class TestLostAnswers:
-    """Goal: only the writer of the object learns that it won (ADR 0015)."""
+class TestLostAnswers(LostAnswers):
+    exists = EXISTS
+    conflict = CONFLICT
 
-    def test_a_winner_whose_answer_is_lost_wins(self, behind_proxy, proxy):
-        proxy.script(Fault("PutObject", Effect.LOSE_ANSWER))
+    def test_a_conflict_that_was_told_after_the_fact_is_no_loss(self, behind_proxy, proxy):
+        proxy.script(Fault("PutObject", Effect.REFUSE_AFTERWARDS, 409, "InternalError"))
         assert behind_proxy.put_if_absent("key", b"mine")
-        assert proxy.requests == ["PutObject", "PutObject", "HeadObject"]
-
-    @pytest.mark.parametrize("status", [500, 503, 409])
-    def test_so_does_one_that_was_told_of_an_error_after_the_fact(
-        self, behind_proxy, proxy, status
-    ):
-        proxy.script(Fault("PutObject", Effect.REFUSE_AFTERWARDS, status, "InternalError"))
-        assert behind_proxy.put_if_absent("key", b"mine")
-
-    def test_a_loser_whose_answer_is_lost_loses(self, behind_proxy, proxy):
-        behind_proxy.put("key", b"theirs")
-        proxy.script(Fault("PutObject", Effect.LOSE_ANSWER))
-        assert not behind_proxy.put_if_absent("key", b"mine")
-
-    def test_equal_bytes_do_not_make_a_winner_of_a_loser(self, behind_proxy, proxy):
-        """Two drivers may write the same: their calls are told apart by what they do not show."""
-        assert behind_proxy.put_if_absent("key", b"same")
-        proxy.script(Fault("PutObject", Effect.LOSE_ANSWER))
-        assert not behind_proxy.put_if_absent("key", b"same")
-        assert create_or_confirm(behind_proxy, "key", b"same")
-
-    def test_a_first_attempt_that_finds_an_object_asks_no_further(self, behind_proxy, proxy):
-        behind_proxy.put("key", b"theirs")
-        proxy.script()
-        assert not behind_proxy.put_if_absent("key", b"mine")
-        assert proxy.requests == ["PutObject"]
-
-    def test_409_says_nothing_about_the_object_so_it_is_tried_again(self, behind_proxy, proxy):
-        proxy.script(Fault("PutObject", Effect.REFUSE, **CONFLICT, last=3))
-        assert behind_proxy.put_if_absent("key", b"mine")
-        assert proxy.requests == ["PutObject"] * 4
-
-    def test_an_object_that_goes_again_is_not_in_the_way(self, behind_proxy, proxy):
-        proxy.script(
-            Fault("PutObject", Effect.RESET),
-            Fault("PutObject", Effect.REFUSE, **EXISTS, first=2, last=2),
-        )
-        assert behind_proxy.put_if_absent("key", b"mine")
-        assert proxy.requests == ["PutObject", "PutObject", "HeadObject", "PutObject"]
 
     def test_a_write_that_arrives_late_is_recognised(self, behind_proxy, proxy, s3_server):
         """Refused while nothing is there, and only then does the first attempt take effect."""

@@ -1,11 +1,7 @@
 """Real backpressure in Spark: a slow operator, barriers that overtake, kills; output is exact."""
 
-import os
-import random
-import signal
 from collections import Counter
 from pathlib import Path
-from queue import SimpleQueue
 
 import pyarrow as pa
 import pytest
@@ -13,12 +9,11 @@ from pyspark.sql import SparkSession
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence, UniformInt
-from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
-from laminar_core.driver.restart import FixedDelay
 from laminar_core.host.clock import SystemClock
 from laminar_core.operators import agg, windows
-from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, UnalignedCheckpointConfig
+from laminar_core.pipeline import CheckpointConfig, Pipeline, UnalignedCheckpointConfig
 from laminar_core.store.checkpoint_store import CheckpointStore
+from tests.spark.worker_kills import result_after_kills
 
 pytestmark = pytest.mark.spark
 
@@ -69,30 +64,19 @@ def expected() -> Counter[tuple[int, int, int, int]]:
 
 def test_unaligned_checkpoint_with_backpressure(spark: SparkSession, tmp_path: Path) -> None:
     """Workers die while rows are in flight behind a slow operator; nothing is lost or doubled."""
-    moments = random.Random(7)
-    events: SimpleQueue[JobEvent] = SimpleQueue()
-    running = slow_job().start(
-        spark,
-        checkpoint=CheckpointConfig(
-            str(tmp_path / "store"),
-            interval="150 milliseconds",
-            unaligned=UnalignedCheckpointConfig(alignment_timeout_threshold_ms=20),
-        ),
-        run=RunConfig(workers=2, restart=FixedDelay(attempts=100)),
-        listener=events.put,
+    checkpoint = CheckpointConfig(
+        str(tmp_path / "store"),
+        interval="150 milliseconds",
+        unaligned=UnalignedCheckpointConfig(alignment_timeout_threshold_ms=20),
     )
-    pids: tuple[int, ...] = ()
-    overtaken = killed = 0
-    while killed < KILLS:
-        event = events.get(timeout=60)
-        if isinstance(event, WorkersRunning):
-            pids, overtaken = event.pids, 0
-        elif isinstance(event, CheckpointCompleted) and event.mode != "aligned":
-            overtaken += 1
-            if overtaken == 2:
-                os.kill(moments.choice(pids), signal.SIGKILL)
-                killed += 1
-    result = running.result(timeout_s=120)
+    result = result_after_kills(
+        slow_job(),
+        spark,
+        checkpoint,
+        checkpoints=2,
+        counts=lambda event: event.mode != "aligned",
+        kills=KILLS,
+    )
 
     rows = result.collected["out"].to_pylist()
     found = Counter(

@@ -1,11 +1,7 @@
 """An operator with two inputs in real Spark: unaligned checkpoints and kills; output is exact."""
 
-import os
-import random
-import signal
 from collections import Counter
 from pathlib import Path
-from queue import SimpleQueue
 
 import pyarrow as pa
 import pytest
@@ -13,13 +9,12 @@ from pyspark.sql import SparkSession
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence, UniformInt
-from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
-from laminar_core.driver.restart import FixedDelay
 from laminar_core.host.clock import SystemClock
-from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.pipeline import Pipeline
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.input_jobs import PairRows
 from laminar_core.testing.jobs import SECOND_US, WINDOW_US
+from tests.spark.worker_kills import often, result_after_kills, unaligned
 
 pytestmark = pytest.mark.spark
 
@@ -92,28 +87,9 @@ def expected() -> Counter[tuple[str, int, int]]:
 def test_workers_die_while_rows_are_in_flight_on_both_inputs(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    moments = random.Random(3)
-    events: SimpleQueue[JobEvent] = SimpleQueue()
-    running = pairs_job().start(
-        spark,
-        checkpoint=CheckpointConfig(
-            str(tmp_path / "store"), interval="100 milliseconds", alignment="unaligned"
-        ),
-        run=RunConfig(workers=2, restart=FixedDelay(attempts=100)),
-        listener=events.put,
+    result = result_after_kills(
+        pairs_job(), spark, often(tmp_path), checkpoints=2, counts=unaligned, kills=KILLS
     )
-    pids: tuple[int, ...] = ()
-    completed = killed = 0
-    while killed < KILLS:
-        event = events.get(timeout=60)
-        if isinstance(event, WorkersRunning):
-            pids, completed = event.pids, 0
-        elif isinstance(event, CheckpointCompleted) and event.mode == "unaligned":
-            completed += 1
-            if completed == 2:
-                os.kill(moments.choice(pids), signal.SIGKILL)
-                killed += 1
-    result = running.result(timeout_s=120)
 
     assert result.rows_late == 0
     found = result.collected["out"].to_pylist()

@@ -1,11 +1,7 @@
 """Joins by windows, semi, anti, forward and until a time of each row: equal to Spark's batch."""
 
-import os
-import random
-import signal
 from collections import Counter
 from pathlib import Path
-from queue import SimpleQueue
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,13 +10,12 @@ from pyspark.sql import SparkSession
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence, UniformInt
-from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
-from laminar_core.driver.restart import FixedDelay
 from laminar_core.host.clock import SystemClock
 from laminar_core.operators import windows
-from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.pipeline import Pipeline
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.jobs import SECOND_US
+from tests.spark.worker_kills import often, result_after_kills, unaligned
 
 pytestmark = pytest.mark.spark
 
@@ -106,25 +101,7 @@ def expected(spark: SparkSession) -> dict[str, Counter]:
 
 def test_every_kind_of_join_is_sparks_after_a_kill(spark: SparkSession, tmp_path: Path) -> None:
     """Goal: a worker dies after an unaligned checkpoint with rows in flight on both inputs."""
-    events: SimpleQueue[JobEvent] = SimpleQueue()
-    running = job().start(
-        spark,
-        checkpoint=CheckpointConfig(
-            str(tmp_path / "store"), interval="100 milliseconds", alignment="unaligned"
-        ),
-        run=RunConfig(workers=2, restart=FixedDelay(attempts=100)),
-        listener=events.put,
-    )
-    pids: tuple[int, ...] = ()
-    killed = False
-    while not killed:
-        event = events.get(timeout=60)
-        if isinstance(event, WorkersRunning):
-            pids = event.pids
-        elif isinstance(event, CheckpointCompleted) and event.mode == "unaligned":
-            os.kill(random.Random(3).choice(pids), signal.SIGKILL)
-            killed = True
-    result = running.result(timeout_s=120)
+    result = result_after_kills(job(), spark, often(tmp_path), checkpoints=1, counts=unaligned)
     assert result.rows_late == 0
     wanted = expected(spark)
     for name, rows in wanted.items():

@@ -1,12 +1,8 @@
 """Joins in real Spark: rows in flight on both inputs, kills, and the result of all pairs."""
 
-import os
-import random
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from queue import SimpleQueue
 
 import pyarrow as pa
 import pytest
@@ -14,12 +10,11 @@ from pyspark.sql import SparkSession
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence, UniformInt
-from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
-from laminar_core.driver.restart import FixedDelay
 from laminar_core.host.clock import SystemClock
-from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.pipeline import Pipeline
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.jobs import SECOND_US
+from tests.spark.worker_kills import often, result_after_kills, unaligned
 
 pytestmark = pytest.mark.spark
 
@@ -86,28 +81,9 @@ def expected() -> Iterator[tuple[int, int | None]]:
 
 def test_unaligned_with_join_operator(spark: SparkSession, tmp_path: Path) -> None:
     """Goal: workers die after unaligned checkpoints of a join, and every pair comes once."""
-    moments = random.Random(3)
-    events: SimpleQueue[JobEvent] = SimpleQueue()
-    running = join_job().start(
-        spark,
-        checkpoint=CheckpointConfig(
-            str(tmp_path / "store"), interval="100 milliseconds", alignment="unaligned"
-        ),
-        run=RunConfig(workers=2, restart=FixedDelay(attempts=100)),
-        listener=events.put,
+    result = result_after_kills(
+        join_job(), spark, often(tmp_path), checkpoints=2, counts=unaligned, kills=KILLS
     )
-    pids: tuple[int, ...] = ()
-    completed = killed = 0
-    while killed < KILLS:
-        event = events.get(timeout=60)
-        if isinstance(event, WorkersRunning):
-            pids, completed = event.pids, 0
-        elif isinstance(event, CheckpointCompleted) and event.mode == "unaligned":
-            completed += 1
-            if completed == 2:
-                os.kill(moments.choice(pids), signal.SIGKILL)
-                killed += 1
-    result = running.result(timeout_s=120)
 
     assert result.rows_late == 0
     found = result.collected["out"].to_pylist()

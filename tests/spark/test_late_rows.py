@@ -1,10 +1,7 @@
 """Late rows and early results in real Spark: a worker dies, and each row is somewhere once."""
 
-import os
-import signal
 from collections import Counter
 from pathlib import Path
-from queue import SimpleQueue
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,11 +10,10 @@ from pyspark.sql import SparkSession
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence, UniformInt
-from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
-from laminar_core.driver.restart import FixedDelay
 from laminar_core.host.clock import SystemClock
 from laminar_core.operators import agg, windows
-from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.pipeline import Pipeline
+from tests.spark.worker_kills import often, result_after_kills
 
 pytestmark = pytest.mark.spark
 
@@ -76,24 +72,7 @@ def expected(late: set[int]) -> dict[tuple[int, int], tuple[int, int]]:
 def test_a_worker_dies_and_each_row_is_counted_or_given_back(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    events: SimpleQueue[JobEvent] = SimpleQueue()
-    running = job().start(
-        spark,
-        checkpoint=CheckpointConfig(
-            str(tmp_path / "store"), interval="100 milliseconds", alignment="unaligned"
-        ),
-        run=RunConfig(workers=2, restart=FixedDelay(attempts=100)),
-        listener=events.put,
-    )
-    pids: tuple[int, ...] = ()
-    completed = 0
-    while completed < 4:
-        event = events.get(timeout=60)
-        if isinstance(event, WorkersRunning):
-            pids = event.pids
-        completed += isinstance(event, CheckpointCompleted)
-    os.kill(pids[1], signal.SIGKILL)
-    result = running.result(timeout_s=120)
+    result = result_after_kills(job(), spark, often(tmp_path), checkpoints=4)
 
     late = [row["id"] for row in result.collected["late"].to_pylist()]
     assert len(late) == len(set(late)) == result.rows_late > 0

@@ -1,11 +1,7 @@
 """Lookups in real Spark: a worker dies, and rows have what Spark finds, or versions in order."""
 
-import os
-import random
-import signal
 from collections import defaultdict
 from pathlib import Path
-from queue import SimpleQueue
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,9 +11,8 @@ from pyspark.sql import SparkSession
 from laminar_core.connectors import LookupTable
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, Sequence, UniformInt
-from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
-from laminar_core.driver.restart import FixedDelay
-from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.pipeline import Pipeline
+from tests.spark.worker_kills import often, result_after_kills
 
 pytestmark = pytest.mark.spark
 
@@ -40,19 +35,6 @@ def lookup_job(table: Path) -> Pipeline:
     named.sink("named", CollectSink())
     versions = p.source("versions", VERSIONS, rows_per_second=1_000)
     return payments.lookup(versions, "newest", on="key").sink("out", CollectSink())
-
-
-def kill_a_worker(events: "SimpleQueue[JobEvent]") -> None:
-    """Wait for some checkpoints, and then kill one of the workers."""
-    pids: tuple[int, ...] = ()
-    completed = 0
-    while completed < 4:
-        event = events.get(timeout=60)
-        if isinstance(event, WorkersRunning):
-            pids = event.pids
-        elif isinstance(event, CheckpointCompleted):
-            completed += 1
-    os.kill(random.Random(5).choice(pids), signal.SIGKILL)
 
 
 def check_versions(found: list[dict]) -> None:
@@ -80,17 +62,7 @@ def test_a_worker_dies_and_each_row_has_its_result_once(
         keys = list(range(12 * file, 12 * file + 20))
         names = pa.table({"k": keys, "name": [f"{file}-{key}" for key in keys]})
         pq.write_table(names, folder / f"{file}.parquet")
-    events: SimpleQueue[JobEvent] = SimpleQueue()
-    running = lookup_job(folder).start(
-        spark,
-        checkpoint=CheckpointConfig(
-            str(tmp_path / "store"), interval="100 milliseconds", alignment="unaligned"
-        ),
-        run=RunConfig(workers=2, restart=FixedDelay(attempts=100)),
-        listener=events.put,
-    )
-    kill_a_worker(events)
-    result = running.result(timeout_s=120)
+    result = result_after_kills(lookup_job(folder), spark, often(tmp_path), checkpoints=4)
 
     assert result.generations == 2
     left = spark.createDataFrame(PAYMENTS.rows_between(0, ROWS).to_pandas())

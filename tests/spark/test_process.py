@@ -1,11 +1,7 @@
 """Process functions in real Spark: a worker dies after checkpoints, and the output is exact."""
 
-import os
-import random
-import signal
 from dataclasses import replace
 from pathlib import Path
-from queue import SimpleQueue
 
 import pyarrow as pa
 import pytest
@@ -13,15 +9,13 @@ from pyspark.sql import SparkSession
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence, UniformInt
-from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
-from laminar_core.driver.options import JobResult
-from laminar_core.driver.restart import FixedDelay
-from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.pipeline import Pipeline
 from laminar_core.testing.connected_jobs import PairWindows, pairs_with_streaks
 from laminar_core.testing.enrich_jobs import ADDED, FAILS_EVERY, Doubling
 from laminar_core.testing.jobs import normal, totals
 from laminar_core.testing.kept_state_jobs import WindowsInLists, windows_with_ids
 from laminar_core.testing.process_jobs import HoldByClock, WindowsByHand, streaks
+from tests.spark.worker_kills import often, result_after_kills
 
 pytestmark = pytest.mark.spark
 
@@ -89,35 +83,10 @@ def entries_job() -> Pipeline:
     return ended.sink("out", CollectSink())
 
 
-def run_and_kill(
-    pipeline: Pipeline, spark: SparkSession, tmp_path: Path, checkpoints: int
-) -> JobResult:
-    """Kill a worker once so many checkpoints are complete, and return the result."""
-    events: SimpleQueue[JobEvent] = SimpleQueue()
-    running = pipeline.start(
-        spark,
-        checkpoint=CheckpointConfig(
-            str(tmp_path / "store"), interval="100 milliseconds", alignment="unaligned"
-        ),
-        run=RunConfig(workers=2, restart=FixedDelay(attempts=100)),
-        listener=events.put,
-    )
-    pids: tuple[int, ...] = ()
-    completed = 0
-    while completed < checkpoints:
-        event = events.get(timeout=60)
-        if isinstance(event, WorkersRunning):
-            pids = event.pids
-        elif isinstance(event, CheckpointCompleted):
-            completed += 1
-    os.kill(random.Random(3).choice(pids), signal.SIGKILL)
-    return running.result(timeout_s=120)
-
-
 def test_a_worker_dies_and_every_window_and_row_is_there_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    result = run_and_kill(process_job(), spark, tmp_path, 4)
+    result = result_after_kills(process_job(), spark, often(tmp_path), checkpoints=4)
     assert result.generations == 2
     assert result.rows_late == 0
     rows = keyed(SOURCE.rows_between(0, ROWS)).to_pylist()
@@ -133,7 +102,7 @@ def test_a_worker_dies_and_every_window_and_row_is_there_once(
 def test_a_worker_dies_and_every_entry_and_answer_is_there_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    result = run_and_kill(entries_job(), spark, tmp_path, 2)
+    result = result_after_kills(entries_job(), spark, often(tmp_path), checkpoints=2)
     assert result.generations == 2
     assert result.rows_late == 0
     rows = keyed(FEW.rows_between(0, FEW_ROWS)).to_pylist()

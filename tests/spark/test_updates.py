@@ -1,11 +1,7 @@
 """Totals of totals in real Spark: workers die, and what is left is Spark's batch answer."""
 
-import os
-import random
-import signal
 from collections import Counter
 from pathlib import Path
-from queue import SimpleQueue
 
 import pyarrow as pa
 import pytest
@@ -13,11 +9,10 @@ from pyspark.sql import SparkSession
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, Sequence, UniformInt
-from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
-from laminar_core.driver.restart import FixedDelay
 from laminar_core.operators import agg
 from laminar_core.operators.weights import WEIGHT
-from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.pipeline import Pipeline
+from tests.spark.worker_kills import often, result_after_kills
 
 pytestmark = pytest.mark.spark
 
@@ -57,25 +52,7 @@ def totals_job() -> Pipeline:
 def test_workers_die_and_totals_of_totals_are_those_of_the_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    events: SimpleQueue[JobEvent] = SimpleQueue()
-    running = totals_job().start(
-        spark,
-        checkpoint=CheckpointConfig(
-            str(tmp_path / "store"), interval="100 milliseconds", alignment="unaligned"
-        ),
-        run=RunConfig(workers=2, restart=FixedDelay(attempts=100)),
-        listener=events.put,
-    )
-    pids: tuple[int, ...] = ()
-    completed = 0
-    while completed < 4:
-        event = events.get(timeout=60)
-        if isinstance(event, WorkersRunning):
-            pids = event.pids
-        elif isinstance(event, CheckpointCompleted):
-            completed += 1
-    os.kill(random.Random(3).choice(pids), signal.SIGKILL)
-    result = running.result(timeout_s=120)
+    result = result_after_kills(totals_job(), spark, often(tmp_path), checkpoints=4)
 
     assert result.generations == 2
     emitted, answer = result.collected["out"], batch_answer(spark)

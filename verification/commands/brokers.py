@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from laminar_core.cli.options import json_option
+from verification.commands.seed_options import case_options
 from verification.servers.kafka_broker import jars_of
 
 if TYPE_CHECKING:
@@ -23,21 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @click.command()
-@click.option(
-    "--cases",
-    type=click.IntRange(min=0),
-    default=CASES,
-    show_default=True,
-    help="How many cases to draw.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The seed of the first case.",
-)
-@json_option
+@case_options(CASES)
 def brokers(*, cases: int, seed: int, as_json: bool) -> None:
     """Let a broker and the network before it fail at every step of sources and sinks.
 

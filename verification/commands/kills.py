@@ -10,9 +10,9 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from laminar_core.cli.options import json_option
 from laminar_core.host.clock import SystemClock
 from verification.commands.brokers import ROOT, WRONG_EXIT_CODE, count
+from verification.commands.seed_options import case_options
 from verification.servers.kafka_broker import jars_of
 
 if TYPE_CHECKING:
@@ -23,26 +23,12 @@ _MINUTE_MS = 60_000
 
 
 @click.command()
-@click.option(
-    "--cases",
-    type=click.IntRange(min=0),
-    default=CASES,
-    show_default=True,
-    help="How many cases to draw.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The seed of the first case.",
-)
+@case_options(CASES)
 @click.option(
     "--minutes",
     type=click.IntRange(min=1),
     help="Begin no further case after so many minutes.",
 )
-@json_option
 def kills(*, cases: int, seed: int, minutes: int | None, as_json: bool) -> None:
     """Kill, or stop and continue, drivers and workers of jobs from Kafka to Kafka.
 

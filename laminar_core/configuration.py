@@ -309,6 +309,10 @@ class NetworkOptions(Options):
     """Address or name at which workers reach the driver; none: spark.driver.host."""
     ports: Annotated[MaybeText, AfterValidator(_ports)] = None
     """Ports at which driver and workers listen, such as 41000-41099; none: any free port."""
+    receive_memory: Annotated[Size, _at_least("1MiB", size_bytes)] = "256MiB"
+    """Memory of each worker for rows that others have sent and it has not taken yet, divided evenly
+    among its channels. One batch per channel may go beyond it.
+    """
 
     @property
     def listening(self) -> Listening:

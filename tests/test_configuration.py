@@ -68,6 +68,7 @@ OTHER: dict[str, Any] = {
     "network.bind_address": "10.0.0.0/8",
     "network.advertised_address": "driver.example",
     "network.ports": "41000-41099",
+    "network.receive_memory": "64MiB",
     "spark.master": "yarn",
     "spark.conf": {"spark.a": "b", "spark.c": "d"},
     "spark.ship": True,

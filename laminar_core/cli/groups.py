@@ -60,8 +60,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; None if there is none with this name.
 
-        One that is called by an older name is not kept in ``commands``: whoever lists those would
-        list it as well.
+        A command that is called by an older name is not kept in ``commands``, because lists of
+        commands would show it twice.
         """
         del ctx
         if cmd_name not in self.commands and cmd_name in self._aliases:

@@ -223,6 +223,7 @@ def execute(
         growing=frozenset(o for o, d in start.discovering.items() if not d.found.complete),
         limits=options.limits,
         inflight_compression=options.inflight_compression,
+        receive_bytes=options.receive_bytes,
         state=options.state,
         skip_bad=options.skip_bad,
         column_names=names_of(columns_of(options.renames)),

@@ -19,6 +19,7 @@ from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.actor import LAMINAR, Actor
 from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
 from laminar_core.records.record import JsonObject
+from laminar_core.worker.channels import RECEIVE_BYTES_MAX
 from laminar_core.worker.inflight import SnapshotLimits
 
 
@@ -32,6 +33,8 @@ class JobOptions:
     checkpoint: CoordinatorConfig
     limits: SnapshotLimits = field(default_factory=SnapshotLimits)
     inflight_compression: Compression | None = None
+    receive_bytes: int = RECEIVE_BYTES_MAX
+    """Bytes that may be under way to a worker or queued there, of all its channels together."""
     state: StateOptions = field(default_factory=StateOptions)
     scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
     """Bytes per second of the newest checkpoint's files to read again for damage; 0: none."""

@@ -121,6 +121,7 @@ def job_options(
         checkpoint=checkpoint.coordinator_config(),
         limits=checkpoint.snapshot_limits(),
         inflight_compression=checkpoint.inflight_compression,
+        receive_bytes=size_bytes(run.receive_memory),
         state=checkpoint.state.options(),
         scrub_bytes_per_second=size_bytes(checkpoint.scrub_rate),
         restart=run.restart,

@@ -1,9 +1,11 @@
 """Channels: an output queue at the sender, an input queue at the receiver, credit in between.
 
 A batch needs one credit to leave its output queue, and the receiver returns it after taking the
-batch out of its input queue. So data waits only in these two queues, both are bounded, and a
-receiver can always accept what is sent to it. All other elements need no credit, but keep their
-place among the batches. Consecutive watermarks become one, in both queues, because a stream whose
+batch out of its input queue. The sender knows how large the batches are for which no credit came
+back, and lets no more bytes out than the channel's share of the receiver's memory; one batch may
+always leave. So data waits only in these two queues, both are bounded, and a receiver can always
+accept what is sent to it. All other elements need no credit, but keep their place among the
+batches. Consecutive watermarks become one, in both queues, because a stream whose
 rows are all filtered out sends only watermarks.
 
 An unaligned barrier takes the head of the output queue, and the elements that it overtakes are
@@ -16,6 +18,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 from typing import TypeGuard
+
+import pyarrow as pa
 
 from laminar_core.codec.inflight import InflightElement
 from laminar_core.errors import ErrorCode, ProtocolError
@@ -33,6 +37,9 @@ from laminar_core.protocol.types import (
 CREDITS_PER_CHANNEL = 4
 """Batches that may be under way or queued at the receiver, per channel."""
 
+RECEIVE_BYTES_MAX = 256 << 20
+"""Bytes that may be under way to a worker or queued there, of all its channels together."""
+
 OUTPUT_QUEUE_BATCHES = 2
 """Batches that may wait at the sender before it stops working; one step may overshoot it."""
 
@@ -40,10 +47,20 @@ _IN_FLIGHT = Batch, Watermark, Idle  # A tuple: a union would be built for every
 
 
 class OutputChannel:
-    """The sender's end. ``deliver`` hands one element to the transport or the local receiver."""
+    """The sender's end. ``deliver`` hands one element to the transport or the local receiver.
 
-    def __init__(self, deliver: Callable[[ArrowElement], None]) -> None:
+    ``bytes_max``: bytes that may be under way or queued at the receiver. A batch that is larger by
+    itself leaves when nothing else is out.
+    """
+
+    def __init__(
+        self, deliver: Callable[[ArrowElement], None], bytes_max: int = RECEIVE_BYTES_MAX
+    ) -> None:
         self._deliver = deliver
+        self._bytes_max = bytes_max
+        self._sizes_out: deque[int] = deque()
+        """Bytes of each batch for which no credit came back, the oldest first."""
+        self._bytes_out = 0
         self.may_send: Callable[[], bool] | None = None
         """Returns whether an element may leave; None: always. Credit bounds only batches, and the
         other end of a connection that is down confirms nothing."""
@@ -133,6 +150,7 @@ class OutputChannel:
             )
         self.credits += batches
         self._taken += batches
+        self._bytes_out -= sum(self._sizes_out.popleft() for _ in range(batches))
 
     def give_up_to(self, taken: int) -> None:
         """Return credits up to this total of batches that the receiver has taken since the start.
@@ -153,14 +171,25 @@ class OutputChannel:
                 break
             element = self._queue[0]
             if isinstance(element, Batch):
-                if self.credits == 0:
+                if not self._lets_out(element):
                     break
-                self.credits -= 1
                 self._batches -= 1
             self._queue.popleft()
             self._deliver(element)
             sent = True
         return sent
+
+    def _lets_out(self, batch: Batch[pa.RecordBatch]) -> bool:
+        """Take a credit for the batch, and room for its bytes; False: there is none."""
+        if self.credits == 0:
+            return False
+        size_bytes = batch.data.nbytes
+        if self._sizes_out and self._bytes_out + size_bytes > self._bytes_max:
+            return False
+        self.credits -= 1
+        self._sizes_out.append(size_bytes)
+        self._bytes_out += size_bytes
+        return True
 
     @property
     def empty(self) -> bool:

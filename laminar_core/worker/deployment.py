@@ -29,6 +29,7 @@ from laminar_core.state.rescaling import Redistribution, Rescaling, deal
 from laminar_core.state.splits import current, in_reading_order, unread
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.staging import StagingArea
+from laminar_core.worker.channels import RECEIVE_BYTES_MAX
 from laminar_core.worker.inflight import SnapshotLimits
 from laminar_core.worker.outputs import edge_ref
 from laminar_core.worker.read_ahead import read_ahead
@@ -75,6 +76,8 @@ class Deployment:
     """Per operator: new names of columns, by those that the checkpoint may have."""
     versions: Versions = field(default_factory=own_versions)
     """The versions of the driver."""
+    receive_bytes: int = RECEIVE_BYTES_MAX
+    """Bytes that may be under way to a worker or queued there, of all its channels together."""
     link_down_max_ms: float = LINK_DOWN_MAX_MS
     """Time for which a connection between two workers may be away."""
     coordinator_silence_max_ms: float = COORDINATOR_SILENCE_MS

@@ -21,7 +21,7 @@ from laminar_core.protocol.types import (
     Idle,
     Watermark,
 )
-from laminar_core.worker.channels import InputChannel, OutputChannel
+from laminar_core.worker.channels import RECEIVE_BYTES_MAX, InputChannel, OutputChannel
 from laminar_core.worker.spill import SpillQueue
 from laminar_core.worker.task import Task
 
@@ -79,8 +79,13 @@ class FeedbackChannel(OutputChannel):
     the barrier does, and is logged by the head.
     """
 
-    def __init__(self, deliver: Callable[[ArrowElement], None], queue: SpillQueue) -> None:
-        super().__init__(deliver)
+    def __init__(
+        self,
+        deliver: Callable[[ArrowElement], None],
+        queue: SpillQueue,
+        bytes_max: int = RECEIVE_BYTES_MAX,
+    ) -> None:
+        super().__init__(deliver, bytes_max)
         self._waiting = queue
 
     @property
@@ -130,10 +135,9 @@ class FeedbackChannel(OutputChannel):
         while len(self._waiting):
             if self.may_send is not None and not self.may_send():
                 break
-            if isinstance(self._waiting.first, Batch):
-                if self.credits == 0:
-                    break
-                self.credits -= 1
+            first = self._waiting.first
+            if isinstance(first, Batch) and not self._lets_out(first):
+                break
             self._deliver(self._waiting.take())
             sent = True
         return sent

@@ -38,6 +38,14 @@ def numbered_inputs(
     return [(edge, sender, ChannelId(number)) for number, (edge, sender) in enumerate(pairs)]
 
 
+def channel_count(plan: Plan, receiver: int, parallelism: int) -> int:
+    """Return how many channels lead to the tasks of a worker."""
+    return sum(
+        len(numbered_inputs(plan, vertex.vertex_id, receiver, parallelism))
+        for vertex in plan.vertices
+    )
+
+
 def edge_ref(plan: Plan, edge: Edge) -> EdgeRef:
     """Return the reference to the edge for a checkpoint."""
     return EdgeRef(

@@ -35,6 +35,7 @@ from laminar_core.worker.inflight import Queue
 from laminar_core.worker.loops import FeedbackChannel, HeadTask
 from laminar_core.worker.outputs import (
     EdgeOutput,
+    channel_count,
     edge_ref,
     numbered_inputs,
     receivers_of,
@@ -207,6 +208,10 @@ class _Builder:
         self.clock = clock
         self.wiring = wiring
         self.me = wiring.subtask_index
+        self.channels_to = [
+            channel_count(deployment.plan, receiver, deployment.parallelism)
+            for receiver in range(deployment.parallelism)
+        ]
 
     def build(self) -> None:
         """From the sinks up, so that a local receiver exists before its sender.
@@ -347,9 +352,9 @@ class _Builder:
         for receiver in receivers_of(edge, self.me, parallelism):
             deliver = self._local(edge) if receiver == self.me else self._remote(edge, receiver)
             channel = (
-                FeedbackChannel(deliver, SpillQueue(edge.schema))
+                FeedbackChannel(deliver, SpillQueue(edge.schema), self._share(receiver))
                 if edge.feedback
-                else OutputChannel(deliver)
+                else OutputChannel(deliver, self._share(receiver))
             )
             if isinstance(deliver, SendingEnd):
                 channel.may_send = deliver.has_room
@@ -363,6 +368,10 @@ class _Builder:
             in_loop=edge.loop is not None,
             side=edge.side,
         )
+
+    def _share(self, receiver: int) -> int:
+        """Return how many bytes each channel may have out to this worker."""
+        return self.deployment.receive_bytes // self.channels_to[receiver]
 
     def _file_queues(self, vertex: Vertex) -> None:
         """Assign each queue the operator under which its in-flight data is stored."""

@@ -1,4 +1,4 @@
-"""What object stores over a network owe to a writer whose answer is lost: tests for each store."""
+"""An object store over a network keeps to its contract although answers are lost."""
 
 from typing import Any, ClassVar
 

@@ -30,11 +30,19 @@ BARRIER = CheckpointBarrier(CheckpointId(1))
 LETTERS = {"B": BARRIER, "C": CancelMarker(CheckpointId(1)), "I": Idle(), "E": EndOfInput()}
 
 
+class Rows(int):
+    """A number in place of rows, and their size in bytes."""
+
+    @property
+    def nbytes(self) -> int:
+        return int(self)
+
+
 def parse(word: str):
     """``r1`` rows, ``w1`` watermark, ``B`` barrier, ``C`` cancel, ``I`` idle, ``E`` end."""
     if word in LETTERS:
         return LETTERS[word]
-    return Batch(int(word[1:])) if word[0] == "r" else Watermark(int(word[1:]))
+    return Batch(Rows(word[1:])) if word[0] == "r" else Watermark(int(word[1:]))
 
 
 def spell(element) -> str:
@@ -101,10 +109,35 @@ def test_flush_says_whether_anything_left() -> None:
 def test_a_sender_is_held_back_by_batches_and_by_nothing_else() -> None:
     channel, _ = output("B w1 I " + " ".join(f"r{n}" for n in range(OUTPUT_QUEUE_BATCHES - 1)))
     assert channel.has_room
-    channel.put(Batch(9))
+    channel.put(parse("r9"))
     assert not channel.has_room
     channel.flush()
     assert channel.has_room
+
+
+@pytest.mark.parametrize(
+    ("script", "sent"),
+    [
+        ("r60 r40 r1", "r60 r40"),
+        ("r60 w1 r41 B", "r60 w1"),
+        ("r500 r1", "r500"),
+        ("r1 r500", "r1"),
+        ("w1 B r500", "w1 B r500"),
+    ],
+)
+def test_no_more_bytes_are_out_than_the_receiver_has_room_for_or_a_single_batch(
+    script: str, sent: str
+) -> None:
+    gone: list[str] = []
+    channel = OutputChannel(lambda element: gone.append(spell(element)), bytes_max=100)
+    for word in script.split():
+        channel.put(parse(word))
+    channel.flush()
+    assert " ".join(gone) == sent
+    while not channel.empty:
+        channel.give(1)
+        channel.flush()
+    assert " ".join(gone) == script
 
 
 @pytest.mark.parametrize("batches", [-1, 0, 2, 5])
@@ -145,12 +178,16 @@ ELEMENTS = st.one_of(
 )
 
 
+BYTES_MAX = 150
+"""Less than credit alone lets out."""
+
+
 class Link:
     """Both ends of a channel, and what is under way between them."""
 
     def __init__(self) -> None:
         self.under_way: deque = deque()
-        self.sender = OutputChannel(self.under_way.append)
+        self.sender = OutputChannel(self.under_way.append, BYTES_MAX)
         self.receiver = InputChannel(ChannelId(0), self.sender.give)
         self.received: list[str] = []
         self._taken = 0
@@ -176,8 +213,12 @@ class Link:
         return self.sender.empty and not self.under_way and not len(self.receiver)
 
     def credits_in_all(self) -> int:
-        queued = sum(isinstance(e, Batch) for e in (*self.under_way, *self.receiver._queue))
-        return self.sender.credits + queued + self._taken
+        return self.sender.credits + len(self.sizes_out()) + self._taken
+
+    def sizes_out(self) -> list[int]:
+        """The batches that are under way or queued at the receiver."""
+        both = (*self.under_way, *self.receiver._queue)
+        return [e.data.nbytes for e in both if isinstance(e, Batch)]
 
 
 ACTIONS = (Link.flush, Link.carry, Link.take, Link.give)
@@ -188,7 +229,8 @@ def test_what_arrives_is_what_was_sent_and_the_credit_is_conserved(steps: list) 
     """Goal: whatever the interleaving, no element is lost, repeated, or passed by another one.
 
     Method: a link that carries one element at a time. After each step, credits held, under way,
-    queued and taken add up to what the channel began with.
+    queued and taken add up to what the channel began with, and no more bytes are out than the
+    receiver has room for, or a single batch.
     """
     link, sent = Link(), []
     for step in steps:
@@ -199,6 +241,7 @@ def test_what_arrives_is_what_was_sent_and_the_credit_is_conserved(steps: list) 
             link.sender.put(parse(step))
         assert link.credits_in_all() == CREDITS_PER_CHANNEL
         assert link.sender.credits >= 0
+        assert sum(link.sizes_out()) <= BYTES_MAX or len(link.sizes_out()) == 1
     while not link.empty:
         for action in ACTIONS:
             action(link)

@@ -71,6 +71,7 @@ class Bench:
         by: Partitioning | None = None,
         restored: CheckpointManifest | None = None,
         reorder_max: int = 0,
+        **options: Any,
     ) -> None:
         deployment = Deployment(
             job="payments",
@@ -82,6 +83,7 @@ class Bench:
             restored=restored,
             claim_sha256=None,
             splits={"in": first_splits(SOURCE)},
+            **options,
         )
         self.link, self.wiring = WorkerLink(), Wiring(me, GENERATION)
         self.link.reorder_max = reorder_max
@@ -123,6 +125,16 @@ class TestChannels:
         assert list(bench.wiring.inputs) == [(0, 0), (0, 1), (0, 2)]
         assert list(bench.wiring.outputs) == [(0, 0), (0, 1), (0, 2)]
         assert [channel.channel for channel in bench.sink.parts.inputs] == [0, 1, 2]
+
+    @pytest.mark.parametrize(("by", "out"), [(Keyed(("key",)), 1), (Forward(), 4)])
+    def test_channels_to_a_worker_divide_its_memory_for_rows(self, by, out):
+        """Each of three channels is held back after a batch, and a single one has it all."""
+        bench = Bench(me=1, by=by, receive_bytes=5 * rows(100).data.nbytes)
+        channel = bench.wiring.outputs[0, 1]
+        for _ in range(4):
+            channel.put(rows(100))
+        channel.flush()
+        assert CREDITS_PER_CHANNEL - channel.credits == out
 
     def test_a_forward_edge_stays_in_the_worker(self):
         bench = Bench(me=1, by=Forward())

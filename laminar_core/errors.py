@@ -19,6 +19,7 @@ because codes are only ever added.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 __all__ = [
     "CheckpointDeclined",
@@ -117,6 +118,7 @@ class ErrorCode(StrEnum):
     AUDIT_UNREADABLE = "audit-unreadable"
     OBJECT_TOO_LARGE = "object-too-large"
     NOT_A_FILE = "not-a-regular-file"
+    CHECKPOINT_CORRUPT = "corrupt"
 
     # Checkpoint and job
     SNAPSHOT_FAILED = "snapshot-failed"
@@ -183,6 +185,25 @@ class CorruptCheckpointError(LaminarError):
     """A stored object is missing, damaged or unreadable. Fall back to an older checkpoint."""
 
     exit_code = 5
+
+
+class DamagedFileError(CorruptCheckpointError):
+    """A file of the restored checkpoint is not what was written. ``path`` is as in the manifest."""
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        path: str = "",
+        problem: Literal["missing", "length", "digest"] = "digest",
+    ) -> None:
+        super().__init__(code, message)
+        self.path = path
+        self.problem: Literal["missing", "length", "digest"] = problem
+
+    def __reduce__(self) -> tuple[type["LaminarError"], tuple[object, ...]]:
+        """Keep the file, too."""
+        return type(self), (self.code, str(self), self.path, self.problem)
 
 
 class CheckpointDeclined(LaminarError):  # noqa: N818 - an outcome that the job survives

@@ -355,8 +355,9 @@ class Committer(Protocol):
     """Makes pre-committed output visible. One, in the driver, in checkpoint order.
 
     ``take_over`` comes first. A recovery then asks for the ``outlook`` of what is to be committed
-    again, commits it, and calls ``discard_uncommitted``. Dry runs and drills call ``outlook`` and
-    ``last_committed`` without ``take_over``; these two change nothing.
+    again. When the workers have restored their state, and opened their writers, it commits that
+    and calls ``discard_uncommitted``; then the workers begin. Dry runs and drills call ``outlook``
+    and ``last_committed`` without ``take_over``; these two change nothing.
     """
 
     @property

@@ -127,6 +127,8 @@ class CoordinatorParts:
     """Places below which commands may put savepoints."""
     discovering: Mapping[str, Discovering] = field(default_factory=dict[str, Discovering])
     """The sources, by operator, with what was found so far."""
+    output_is_settled: bool = True
+    """Whether the workers may begin as soon as they can, without ``Coordinator.begin``."""
 
     @property
     def forgetting(self) -> dict[str, Forgetting]:

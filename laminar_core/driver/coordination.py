@@ -77,6 +77,7 @@ from laminar_core.protocol.greetings import (
 )
 from laminar_core.protocol.types import CheckpointKind
 from laminar_core.records.commands import SetMode
+from laminar_core.records.damage import DamagedFile
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.records.record import JsonObject
 from laminar_core.records.source_numbers import SourceNumbers
@@ -103,6 +104,8 @@ class GenerationOutcome:
     unreachable_count: int = 0
     links: tuple[BrokenLink, ...] = ()
     """Connections between workers that stayed away, if that is the reason."""
+    damaged_file: DamagedFile | None = None
+    """The file of the restored checkpoint that a worker found damaged, if that is the reason."""
 
 
 class CoordinatorLink(Protocol):
@@ -133,10 +136,11 @@ class Coordinator:
         listener: IsolatedListener,
     ) -> None:
         self.outcome: Future[GenerationOutcome] = Future()
+        self.ready: Future[None] = Future()
+        """Done when all workers have restored, and verified, their state and reach each other."""
         self._parts = parts
         self._identity = parts.identity
-        self._link, self._clock = link, clock
-        self._notify = listener
+        self._link, self._clock, self._notify = link, clock, listener
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._outcome_lock = threading.Lock()
         self._lines = ControlLines(parts.identity.generation, link.send, clock)
@@ -187,6 +191,10 @@ class Coordinator:
         answer: Future[CheckpointAnswer] = Future()
         self.post(lambda: self._on_request(kind, answer))
         return answer
+
+    def begin(self) -> None:
+        """Let the workers begin; they are ``ready``, and the output is settled."""
+        self.post(self._begin)
 
     def cancel(self, reason: str) -> None:
         """End the generation now; workers exit at once."""
@@ -396,7 +404,16 @@ class Coordinator:
                 self._checkpoints.suspect(operator_id, message.worker, file)
             case WorkerFailed(code=code, reason=reason, restart_helps=helps, links=links):
                 reason = f"worker {message.worker}: {reason}"
-                self._end(GenerationOutcome("failed", ErrorCode(code), reason, helps, links=links))
+                self._end(
+                    GenerationOutcome(
+                        "failed",
+                        ErrorCode(code),
+                        reason,
+                        helps,
+                        links=links,
+                        damaged_file=message.damaged_file,
+                    )
+                )
 
     def _on_loop_report(self, message: LoopReport) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -422,7 +439,9 @@ class Coordinator:
                     peers = self._registration.peers
                     self.broadcast(Peers(generation=self._identity.generation, peers=peers))
                 case LetBegin():
-                    self._begin()
+                    self.ready.set_result(None)
+                    if self._parts.output_is_settled:
+                        self._begin()
                 case EndUnreachable():
                     self._end_unreachable(effect)
 
@@ -440,6 +459,8 @@ class Coordinator:
 
     def _begin(self) -> None:
         """Let the workers begin: all of them are known to reach each other."""
+        if self.outcome.done():
+            return  # They are leaving.
         self.running_since_ms = self._clock.monotonic_ms()
         self.broadcast(Begin(generation=self._identity.generation))
         workers = self._registration.in_order

@@ -361,6 +361,8 @@ class GenerationFailed(_Event):
     """The number of all such pairs."""
     links: tuple[BrokenLink, ...] = Field(default=(), exclude_if=lambda links: not links)
     """Connections between workers that stayed away, if that is the reason."""
+    damaged_file: DamagedFile | None = Field(default=None, exclude_if=lambda file: file is None)
+    """The file of the restored checkpoint that a worker found damaged, if that is the reason."""
 
 
 class Finished(_Event):

@@ -1,6 +1,6 @@
 """Run a generation from a prepared start to the end of its workers; ``Cluster`` hides Spark."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -131,11 +131,38 @@ class Execution:
     stage: Stage
     collects: bool
     """Rows of a sink come back through the stage, so it must end well."""
+    settle_output: Callable[[], None] | None
+    """Makes visible exactly the output up to the restored checkpoint; None: it is done."""
 
     @property
     def coordinator(self) -> Coordinator:
         """The coordinator."""
         return self.process.coordinator
+
+    def begin(self) -> bool:
+        """Settle the output and let the workers begin, once all have verified what they restored.
+
+        In this order: a worker that finds the checkpoint damaged makes the next generation restore
+        an older one, and no output may have been committed, withdrawn or discarded for this one.
+        Return False if the generation ended before that; ``watch`` then says why.
+
+        Raises:
+            LaminarError: the output cannot be settled; the workers are gone.
+        """
+        if self.settle_output is None:
+            return True
+        ready, outcome = self.coordinator.ready, self.coordinator.outcome
+        self.cluster.wait((ready, outcome, self.stage.ended))
+        if not ready.done() or outcome.done() or self.stage.ended.done():
+            return False
+        try:
+            self.settle_output()
+        except Exception as error:
+            self.coordinator.cancel(str(error))
+            self._end_workers(str(error), WORKERS_EXIT_MAX_MS)
+            raise
+        self.coordinator.begin()
+        return True
 
     def watch(self) -> tuple[GenerationOutcome, Collected]:
         """Wait until the coordinator or the stage ends, then end the other one."""
@@ -144,10 +171,7 @@ class Execution:
         if not ended_well:
             self.coordinator.cancel(outcome.reason)
         exit_max_ms = HAND_OVER_MAX_MS if ended_well and self.collects else WORKERS_EXIT_MAX_MS
-        self.cluster.wait((self.stage.ended,), exit_max_ms)
-        if not self.stage.ended.done():
-            self.stage.interrupt()
-        self.process.close(outcome.reason or outcome.kind)
+        self._end_workers(outcome.reason or outcome.kind, exit_max_ms)
         if not (ended_well and self.collects):
             return outcome, {}
         self.cluster.wait((self.stage.ended,))
@@ -155,6 +179,12 @@ class Execution:
             return outcome, self.stage.ended.result()
         reason = f"collected rows were not handed over: {error}"
         return GenerationOutcome("failed", _code_of(error), reason), {}
+
+    def _end_workers(self, reason: str, exit_max_ms: int) -> None:
+        self.cluster.wait((self.stage.ended,), exit_max_ms)
+        if not self.stage.ended.done():
+            self.stage.interrupt()
+        self.process.close(reason)
 
     def _with_slots(self, outcome: GenerationOutcome) -> GenerationOutcome:
         """Add the number of slots to the reason, if there may be too few."""
@@ -192,7 +222,10 @@ def execute(
     listener: IsolatedListener,
     mode: SetMode | None = None,
 ) -> Execution:
-    """Start the coordinator, then the workers; ``mode`` is what was set while the job ran."""
+    """Start the coordinator, then the workers; ``mode`` is what was set while the job ran.
+
+    The workers restore; ``Execution.begin`` lets them begin.
+    """
     parts = CoordinatorParts(
         identity=start.identity,
         store=store,
@@ -208,6 +241,7 @@ def execute(
         mode=mode,
         savepoints_under=options.savepoints_under,
         discovering=start.discovering,
+        output_is_settled=start.settle_output is None,
     )
     process = cluster.start_coordinator(parts, listener)
     deployment = Deployment(
@@ -231,4 +265,4 @@ def execute(
         coordinator_silence_max_ms=max(COORDINATOR_SILENCE_MS, options.deadlines.silence_ms),
     )
     collects = len(start.committers) < len(start.identity.plan.sinks())
-    return Execution(cluster, process, cluster.submit(deployment), collects)
+    return Execution(cluster, process, cluster.submit(deployment), collects, start.settle_output)

@@ -42,7 +42,7 @@ from laminar_core.errors import (
 from laminar_core.host.clock import Clock
 from laminar_core.objectstore.opening import probe
 from laminar_core.plan.plan import Plan
-from laminar_core.protocol.types import CheckpointKind, Generation
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import Actor
 from laminar_core.records.audit import AuditRecord
 from laminar_core.records.audit_ref import AuditRef
@@ -52,6 +52,7 @@ from laminar_core.records.record import JsonObject
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.claims import Claimant
+from laminar_core.store.file_scrub import DamageLog
 from laminar_core.store.job_status import JobStatus, read_status
 from laminar_core.store.owner import is_gone
 
@@ -89,8 +90,12 @@ class Supervisor:
         self._user_code = user_code_sha256(plan)
         self._stopping = self._cancelled = False
         self._completed = self._generations = 0
+        self._has_begun = False
+        """The output of some generation is settled, so what the user asked for is done."""
         self._has_run = False
         """All workers of some generation have registered: what is the same for all, was right."""
+        self._restored_id: CheckpointId | None = None
+        """The checkpoint that the newest generation restores."""
         self._mode: SetMode | None = None
         self._idle_ms = 0.0
         """Time in which no generation ran: before its workers were there, and while they did
@@ -247,13 +252,13 @@ class Supervisor:
         began_ms = self._clock.monotonic_ms()
         try:
             execution = self._start(generation)
+            self._begin(execution)
         except Exception as error:
             if (outcome := self._start_failed(generation, error)) is None:
                 raise
             self._idle_ms += self._clock.monotonic_ms() - began_ms
             return outcome, {}
         self._generations += 1
-        self._announce(execution)
         try:
             return execution.watch()
         finally:
@@ -281,14 +286,25 @@ class Supervisor:
                 return None
 
     def _start(self, generation: Generation) -> Execution:
-        """Start a generation.
+        """Start a generation, whose workers restore.
 
-        The user's request applies until one generation has started from it.
+        The user's request applies until one generation has begun from it.
         """
-        start = self._recovery.recover(generation, first=self._generations == 0)
+        start = self._recovery.recover(generation, first=not self._has_begun)
+        self._restored_id = None if start.restored is None else start.restored.checkpoint_id
         return execute(
             self._cluster, start, self._options, self._store, self._notify, mode=self._mode
         )
+
+    def _begin(self, execution: Execution) -> None:
+        """Let the workers work, if all of them could restore."""
+        self._announce(execution)
+        try:
+            self._has_begun = execution.begin() or self._has_begun
+        except Exception:
+            with self._lock:
+                self._running = None
+            raise
 
     def _announce(self, execution: Execution) -> None:
         """Make the execution reachable for ``stop`` and ``cancel``; carry out earlier requests."""
@@ -350,9 +366,14 @@ class Supervisor:
             after=self._claimed(Generation(generation + 1)),
         )
         self._idle_ms += outcome.idle_ms
+        is_excluded = self._exclude_damaged(generation, outcome)
         while True:
-            failures_ms.append(self._clock.monotonic_ms() - self._idle_ms)
-            self._clock.wait_ms(self._restart_delay_ms(generation, outcome, failures_ms))
+            if is_excluded:  # Nothing has run: the driver goes on with its choice.
+                self._go_on_choosing(generation, outcome)
+            else:
+                failures_ms.append(self._clock.monotonic_ms() - self._idle_ms)
+                self._clock.wait_ms(self._restart_delay_ms(generation, outcome, failures_ms))
+            is_excluded = False
             # Not before: it opens a lost session again. And once: a claim is tried again as it was.
             claimant = claimant or self._claimant(actor)
             asked_ms = self._clock.monotonic_ms()
@@ -367,6 +388,33 @@ class Supervisor:
                     self._audit.forget()  # A record of another store must not be followed in this.
                 self._idle_ms += self._clock.monotonic_ms() - asked_ms
                 outcome = GenerationOutcome("failed", error.code, str(error))
+
+    def _exclude_damaged(self, generation: Generation, outcome: GenerationOutcome) -> bool:
+        """Mark the checkpoint if a worker found it damaged.
+
+        Return whether the driver chooses again, and reads all of it then, without a restart of the
+        strategy: each checkpoint is chosen once more at most.
+        """
+        restored_id, file = self._restored_id, outcome.damaged_file
+        if restored_id is None or file is None or outcome.code is not ErrorCode.CHECKPOINT_CORRUPT:
+            return False
+        with suppress(StorageUnavailable, FencedError):  # What a successor deletes is not lost.
+            self._store.claims.check_owner(generation)
+            log = DamageLog(self._store.objects, self._store.paths)
+            log.record(restored_id, generation, (file,), self._clock.now_ms())
+        return self._recovery.exclude(restored_id) and not self._cancelled
+
+    def _go_on_choosing(self, generation: Generation, outcome: GenerationOutcome) -> None:
+        self._notify(
+            GenerationFailed(
+                time_ms=self._clock.now_ms(),
+                generation=generation,
+                code=ErrorCode.CHECKPOINT_CORRUPT.value,
+                reason=outcome.reason,
+                restart_in_ms=0,
+                damaged_file=outcome.damaged_file,
+            )
+        )
 
     def _restart_delay_ms(
         self, generation: Generation, outcome: GenerationOutcome, failures_ms: list[float]
@@ -384,6 +432,7 @@ class Supervisor:
                 unreachable=outcome.unreachable,
                 unreachable_count=outcome.unreachable_count,
                 links=outcome.links,
+                damaged_file=outcome.damaged_file,
             )
         )
         if delay_ms is not None:

@@ -25,6 +25,7 @@ from laminar_core.protocol.types import (
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.protocol.waiting import WaitsFor
 from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
+from laminar_core.records.damage import DamagedFile
 from laminar_core.records.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
 from laminar_core.records.record import FileRef
 from laminar_core.records.source_numbers import SourceNumbers
@@ -219,6 +220,8 @@ class WorkerFailed(_Message):
     restart_helps: bool
     links: tuple[BrokenLink, ...] = ()
     """The connections that stayed away, if that is the reason."""
+    damaged_file: DamagedFile | None = None
+    """The file of the restored checkpoint that is damaged, if that is the reason."""
 
 
 # --- coordinator to worker ----------------------------------------------------------------------

@@ -6,9 +6,10 @@ in the folder of the checkpoint that was restored. That costs no request per fil
 the bytes, so they are left to a background that reads one file after the other (``driver.scrub``).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
-from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.errors import CorruptCheckpointError, DamagedFileError, ErrorCode
 from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.damage import FILES_NAMED_MAX, DamagedFile, DamageKind, DamageRecord
@@ -22,7 +23,31 @@ from laminar_core.store.verification import verify_file
 _KINDS: Mapping[ErrorCode, DamageKind] = {
     ErrorCode.OBJECT_MISSING: "missing",
     ErrorCode.LENGTH_DIFFERS: "length",
+    ErrorCode.OBJECT_TOO_LARGE: "digest",
+    ErrorCode.DIGEST_DIFFERS: "digest",
+    ErrorCode.NOT_A_FILE: "digest",
 }
+
+
+@contextmanager
+def naming_damage(ref: FileRef) -> Generator[None]:
+    """Name the file in the error if its bytes are not what was written.
+
+    Bytes that are what was written, and cannot be decoded, are not damage: reading them once more
+    would find them whole.
+
+    Raises:
+        DamagedFileError: the file is missing, or of another length or digest.
+    """
+    try:
+        yield
+    except CorruptCheckpointError as error:
+        problem = _KINDS.get(error.code)
+        if problem is None:
+            raise
+        raise DamagedFileError(
+            ErrorCode.CHECKPOINT_CORRUPT, str(error), ref.path, problem
+        ) from error
 
 
 def damage_by_listing(

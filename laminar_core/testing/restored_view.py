@@ -1,6 +1,6 @@
 """The restored state of a recovery, captured before anything runs, for comparison.
 
-It runs the real steps of a driver and its workers: claim, choose, verify, compare, settle; then
+It runs the real steps of a driver and its workers: claim, choose, compare; then
 tasks are built and restored, and snapshotted before any work.
 """
 
@@ -13,6 +13,7 @@ from laminar_core.driver.events import GenerationStarted, JobEvent
 from laminar_core.driver.listening import isolated
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.start import RecoveryManager, Start
+from laminar_core.errors import DamagedFileError
 from laminar_core.host.clock import Clock, ManualClock
 from laminar_core.link.transport import CoordinatorAddress
 from laminar_core.objectstore.opening import ObjectStore
@@ -57,9 +58,19 @@ def recover_and_look(plan: Plan, options: JobOptions, objects: ObjectStore) -> R
     manager = RecoveryManager(plan, options, store, clock, isolated(listen), audit)
     claimant = Claimant(_nobody(), options.actor, "test", clock.now_ms())
     generation = store.claims.claim(claimant, wait_ms=clock.wait_ms, take_over=True)
-    start = manager.recover(generation, first=True)
-    restored_id = None if start.restored is None else start.restored.checkpoint_id
-    return Restored(restored_id, dict(_view(start, store, clock)), frozenset(told))
+    while True:
+        start = manager.recover(generation, first=True)
+        restored_id = None if start.restored is None else start.restored.checkpoint_id
+        try:
+            view = dict(_view(start, store, clock))
+        except DamagedFileError:  # As the supervisor does when a worker reports it.
+            if restored_id is None or not manager.exclude(restored_id):
+                raise
+            generation = store.claims.succeed(generation, claimant)
+        else:
+            if start.settle_output is not None:
+                start.settle_output()
+            return Restored(restored_id, view, frozenset(told))
 
 
 def _nobody() -> Owner:
@@ -91,7 +102,9 @@ def _view_of_worker(
     deployment: Deployment, worker: int, store: CheckpointStore, clock: Clock
 ) -> Iterator[tuple[str, str]]:
     wiring, mute = Wiring(worker, deployment.generation), _mute()
-    wire(wiring, deployment, RestoredState(deployment, worker, store), mute, mute, clock)
+    restored = RestoredState(deployment, worker, store)
+    wire(wiring, deployment, restored, mute, mute, clock)
+    restored.verify_rest()
     for parts in (task.parts for task in wiring.tasks):
         where, gate = f"{parts.vertex_id}[{worker}]", parts.gate
         yield f"event time of {where}", repr((gate.combined_us, gate.channels()))

@@ -22,13 +22,16 @@ from laminar_core.protocol.links import LINK_DOWN_MAX_MS
 from laminar_core.protocol.types import NO_CHECKPOINT, Batch, CheckpointId, Generation
 from laminar_core.protocol.unaligned import Direction
 from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.records.record import FileRef
 from laminar_core.records.segment import SegmentRef
 from laminar_core.state.evolving import evolved, evolved_batch
 from laminar_core.state.expiry import unexpired
 from laminar_core.state.rescaling import Redistribution, Rescaling, deal
 from laminar_core.state.splits import current, in_reading_order, unread
 from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.file_scrub import naming_damage
 from laminar_core.store.staging import StagingArea
+from laminar_core.store.verification import verify_file
 from laminar_core.worker.channels import RECEIVE_BYTES_MAX
 from laminar_core.worker.inflight import SnapshotLimits
 from laminar_core.worker.outputs import edge_ref
@@ -116,6 +119,22 @@ class Deployment:
         return Rescaling(before, self.parallelism, self.plan.max_parallelism)
 
 
+def files_of_worker(
+    manifest: CheckpointManifest, worker: int, parallelism: int
+) -> Iterator[FileRef]:
+    """Yield the files that this worker verifies; each file of the checkpoint is one worker's.
+
+    With an unchanged number of workers these are the files that it restores from.
+    """
+    for entry in manifest.subtasks:
+        if entry.subtask_index % parallelism == worker:
+            yield from entry.segments
+    for queue in manifest.inflight_data:
+        owner = queue.receiver if queue.direction == "input" else queue.sender
+        if owner % parallelism == worker:
+            yield queue
+
+
 class RestoredState:
     """One worker's part of the checkpoint that its generation continues from.
 
@@ -150,10 +169,38 @@ class RestoredState:
         self._subtasks = {(s.operator_id, s.subtask_index): s for s in subtasks}
         inflight = () if manifest is None else manifest.inflight_data
         self._inflight = {(e.edge, e.sender, e.receiver, e.direction): e for e in inflight}
+        self._verified: set[str] = set()
+        """Paths of the files that were read and are what was written."""
 
     def staging(self, operator_id: str) -> StagingArea:
         """Return the space in the store for rows of one sink."""
         return StagingArea(self._store.objects, self._store.paths, operator_id)
+
+    # --- what has to be whole -------------------------------------------------------------------
+
+    def verify_rest(self) -> None:
+        """Verify those files of this worker that restoring its tasks did not read.
+
+        Together the workers so verify every file of the checkpoint (``files_of_worker``), also one
+        that an operator or a sink did not ask for.
+
+        Raises:
+            DamagedFileError: a file is not what was written.
+        """
+        manifest = self._deployment.restored
+        if manifest is None or self._rescaling is not None:
+            return  # The driver has read all.
+        for ref in files_of_worker(manifest, self._me, self._deployment.parallelism):
+            if ref.path not in self._verified:
+                with naming_damage(ref):
+                    verify_file(self._store.objects, self._store.paths.absolute(ref.path), ref)
+                self._verified.add(ref.path)
+
+    def _read_state(self, segment: SegmentRef) -> pa.Table:
+        with naming_damage(segment):
+            table = self._store.parts.read_state(segment)
+        self._verified.add(segment.path)
+        return table
 
     # --- what operators kept --------------------------------------------------------------------
 
@@ -213,7 +260,7 @@ class RestoredState:
 
     def _snapshot(self, entry: SubtaskEntry) -> Snapshot:
         segments = [segment for segment in entry.segments if self._concerns_me(segment)]
-        read = read_ahead(segments, self._store.parts.read_state, self._reads)
+        read = read_ahead(segments, self._read_state, self._reads)
         tables = (self._table(segment, table, entry) for segment, table in read)  # They are large.
         return Snapshot(tables, dict(entry.properties), entry.committables, entry.expired_us)
 
@@ -230,7 +277,7 @@ class RestoredState:
         return StateTable(name, evolved(rows, wanted.schema, wanted.first, names))
 
     def _read(self, segment: SegmentRef) -> pa.Table:
-        table = self._store.parts.read_state(segment)
+        table = self._read_state(segment)
         self.on_read(segment.size_bytes)
         return table
 
@@ -311,7 +358,10 @@ class RestoredState:
         for direction in ends:
             entry = self._inflight.get((ref, sender, receiver, direction))
             if entry is not None:
-                for element in self._store.parts.read_inflight(entry):
+                with naming_damage(entry):
+                    elements = self._store.parts.read_inflight(entry)
+                self._verified.add(entry.path)
+                for element in elements:
                     yield self._as_now(edge, element)
 
     def _as_now(self, edge: Edge, element: InflightElement) -> InflightElement:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
+    DamagedFileError,
     DataError,
     ErrorCode,
     FencedError,
@@ -64,6 +65,7 @@ from laminar_core.link.transport import WorkerTransport
 from laminar_core.link.versions import own_versions, require_same
 from laminar_core.objectstore.contract import counts_of
 from laminar_core.protocol.types import CheckpointId, DeclineCause, Generation
+from laminar_core.records.damage import DamagedFile
 from laminar_core.records.manifest import AlignmentEntry
 from laminar_core.records.record import FileRef
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -117,7 +119,14 @@ def failure(generation: Generation, worker: int, error: Exception) -> WorkerFail
         reason=said,
         restart_helps=helps or isinstance(error, CorruptCheckpointError),
         links=error.links if isinstance(error, LinkBrokenError) else (),
+        damaged_file=_damaged_file(error),
     )
+
+
+def _damaged_file(error: Exception) -> DamagedFile | None:
+    if not isinstance(error, DamagedFileError):
+        return None
+    return DamagedFile(path=error.path, problem=error.problem)
 
 
 def without_aborted(messages: Sequence[ToWorker]) -> list[ToWorker]:
@@ -207,7 +216,7 @@ class Worker:
 
         Raises:
             ConfigurationError: it has not.
-            CorruptCheckpointError: a state file contradicts the manifest.
+            CorruptCheckpointError: a file contradicts the manifest.
             DataError: a source cannot be opened.
         """
         require_same(self._deployment.versions, own_versions(), host)
@@ -219,6 +228,7 @@ class Worker:
         restored.on_read = RestoreMeter(total, partial(self._report_restore, total)).read
         wire(self.wiring, self._deployment, restored, self._transport, self, self._clock)
         self._changelog.follow(self.wiring.tasks, restored)
+        restored.verify_rest()
 
     def _report_restore(self, total: RestoreSize, read: RestoreSize) -> None:
         self._send(

@@ -14,6 +14,7 @@ from laminar_core.errors import ErrorCode, JobFailedError, StorageUnavailable
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.coordinator import CoordinatorConfig
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.damage import DamagedFile
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.testing.jobs import Job
 from laminar_core.testing.scenarios import windows_job
@@ -149,7 +150,8 @@ def test_damage_while_the_job_runs_is_found_when_it_is_restored():
     simulation.when(GenerationStarted, damage, number=2)  # Chosen, and no worker has run yet.
     simulation.run()
     assert damaged
-    codes = [e.code for e in simulation.events if isinstance(e, GenerationFailed)]
-    assert codes == ["worker-lost", "length-differs"]
+    ends = [e for e in simulation.events if isinstance(e, GenerationFailed)]
+    assert [e.code for e in ends] == ["worker-lost", "corrupt"]
+    assert ends[-1].damaged_file == DamagedFile(path=damaged[0], problem="length")
     assert len([e for e in simulation.events if isinstance(e, WorkersRunning)]) >= 2
     job.check()

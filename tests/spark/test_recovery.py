@@ -11,7 +11,12 @@ from pyspark.sql import SparkSession
 
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.connectors.parquet_source import ParquetSource
-from laminar_core.driver.events import CheckpointCompleted, GenerationStarted, JobEvent
+from laminar_core.driver.events import (
+    CheckpointCompleted,
+    GenerationFailed,
+    GenerationStarted,
+    JobEvent,
+)
 from laminar_core.driver.options import JobResult
 from laminar_core.driver.restart import NoRestart
 from laminar_core.errors import (
@@ -23,6 +28,7 @@ from laminar_core.errors import (
 from laminar_core.jobs.payments import pipeline
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.records.damage import DamagedFile
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.spark.jobs_under_test import SmallJob
 
@@ -78,8 +84,12 @@ class Runner:
         return Path(self.job.store) / "payments" / relative
 
     @property
+    def starts(self) -> list[GenerationStarted]:
+        return [event for event in self.events if isinstance(event, GenerationStarted)]
+
+    @property
     def started(self) -> GenerationStarted:
-        return next(e for e in self.events if isinstance(e, GenerationStarted))
+        return self.starts[0]
 
     def assert_exact(self) -> None:
         expected = self.job.expected()
@@ -113,11 +123,15 @@ def test_a_corrupt_state_file_costs_one_checkpoint_and_is_named(runner: Runner) 
     state = runner.store.manifests.read(newest).files()[-1]
     damage(runner.file(state.path))
 
-    runner.run()
+    runner.run()  # It costs no restart: there is none.
 
-    assert runner.started.restored_checkpoint_id == before
-    assert [r.checkpoint_id for r in runner.started.rejected] == [newest]
-    assert state.path in runner.started.rejected[0].reason
+    found, restarted = runner.starts
+    assert (found.restored_checkpoint_id, restarted.restored_checkpoint_id) == (newest, before)
+    (ended,) = (e for e in runner.events if isinstance(e, GenerationFailed))
+    assert (ended.generation, ended.code) == (found.generation, "corrupt")
+    assert ended.damaged_file == DamagedFile(path=state.path, problem="digest")
+    assert [r.checkpoint_id for r in restarted.rejected] == [newest]
+    assert state.path in restarted.rejected[0].reason
     runner.assert_exact()
 
 

@@ -6,9 +6,11 @@ from random import Random
 
 import pytest
 
-from laminar_core.store import bases, checkpoint_store
+from laminar_core.driver.recovery import trust
+from laminar_core.store import bases, checkpoint_parts
 from laminar_core.store.verification import VerifyReport
 from laminar_core.testing.disk import SimulatedDisk
+from laminar_core.worker.deployment import RestoredState
 from verification.corruption import KINDS, class_of, corrupt
 from verification.corruption_campaign import (
     JOBS,
@@ -61,6 +63,15 @@ def test_if_nothing_is_whole_it_is_refused_and_a_fresh_start_is_exact(labs: dict
     assert verdict.outcome == "refused"
 
 
+def trusting(objects, paths, manifest) -> VerifyReport:
+    del objects, paths
+    return VerifyReport(manifest.checkpoint_id, ())
+
+
+def unverified(objects, paths, ref) -> bytes:
+    return objects.get(paths.absolute(ref.path)) or b""
+
+
 class TestItWouldNotice:
     """The campaign notices a fault in the code, with the same seeds."""
 
@@ -70,11 +81,14 @@ class TestItWouldNotice:
         return [v.problem for v in tried if v.outcome == "violation"]
 
     def test_files_that_nobody_verifies(self, labs, monkeypatch) -> None:
-        def trusting(objects, paths, manifest):
-            del objects, paths
-            return VerifyReport(manifest.checkpoint_id, ())
+        monkeypatch.setattr(trust, "verify_files", trusting)
+        monkeypatch.setattr(RestoredState, "verify_rest", lambda _: None)
+        monkeypatch.setattr(checkpoint_parts, "read_verified", unverified)
+        assert self.violations(labs["copies"], range(40))
 
-        monkeypatch.setattr(checkpoint_store, "verify_files", trusting)
+    def test_files_that_only_workers_verify(self, labs, monkeypatch) -> None:
+        """They find the damage, and the driver does not believe them."""
+        monkeypatch.setattr(trust, "verify_files", trusting)
         assert self.violations(labs["copies"], range(40))
 
     def test_bases_of_which_there_is_no_copy(self, labs, monkeypatch) -> None:

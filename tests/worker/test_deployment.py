@@ -7,12 +7,12 @@ import pytest
 from pyspark import cloudpickle
 
 from laminar_core.connectors.discovery import first_splits
-from laminar_core.errors import CorruptCheckpointError
+from laminar_core.errors import CorruptCheckpointError, DamagedFileError, ErrorCode
 from laminar_core.link.transport import CoordinatorAddress
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.state.splits import current
-from laminar_core.worker.deployment import Deployment, RestoredState
+from laminar_core.worker.deployment import Deployment, RestoredState, files_of_worker
 from laminar_core.worker.restored_edges import RestoredEdge
 from tests.plan.plans import SOURCE, small_plan
 from tests.records.manifests import alignment, manifest, subtask
@@ -249,3 +249,22 @@ def test_what_has_expired_does_not_come_back() -> None:
     restored.manifest = manifest(subtasks=(entry, *restored.manifest.subtasks[1:]))
     (snapshot,) = restored.state(0).snapshots("window")
     assert [table.rows.column("n").to_pylist() for table in snapshot.tables] == [[2, 3]]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_each_file_of_a_checkpoint_has_one_worker_that_verifies_it(workers: int) -> None:
+    restored = manifest()
+    paths = [f.path for n in range(workers) for f in files_of_worker(restored, n, workers)]
+    assert sorted(paths) == sorted(file.path for file in restored.files())
+
+
+def test_a_file_that_nobody_asked_for_is_verified_all_the_same() -> None:
+    """No file of this checkpoint is in the store."""
+    restored = manifest()
+    index, file = next((n, f) for n in range(2) for f in files_of_worker(restored, n, 2))
+    with pytest.raises(DamagedFileError) as found:
+        restored_state(index, restored).verify_rest()
+    assert found.value.code is ErrorCode.CHECKPOINT_CORRUPT
+    assert (found.value.path, found.value.problem) == (file.path, "missing")
+    made, parts = found.value.__reduce__()
+    assert vars(made(*parts)) == vars(found.value)

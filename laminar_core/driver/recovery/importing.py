@@ -129,6 +129,7 @@ class Importer:
         if self._brought is None:
             return False
         self._brought.record_base(audited)
+        self._found = None  # It is the job's own now: a restart continues from the copy.
         self._brought.publish()
         return True
 

@@ -4,18 +4,29 @@ A start, a dry run and a drill all use this report. ``problems`` contains all er
 raised, so that a user sees at once everything to be fixed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from laminar_core.connectors.base import Gap
+from laminar_core.driver.events import RejectedCheckpoint
 from laminar_core.driver.recovery.partial_reset import PartReset
 from laminar_core.driver.recovery.state_reset import Reset
-from laminar_core.errors import LaminarError
-from laminar_core.protocol.recovery import Rejected
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    IncompatibleStateError,
+    LaminarError,
+)
+from laminar_core.plan.plan import Plan
+from laminar_core.protocol.recovery import Refuse, Rejected
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.record import JsonObject
 from laminar_core.state.splits import rows_read, rows_total
 
 Verdict = Literal["restore", "fresh", "refuse"]
@@ -207,3 +218,44 @@ def source_report(
     read, total = rows_read(pinned), rows_total(pinned)
     left = None if total is None else total - read
     return SourceReport(operator_id, pinned.num_rows, read, left, said, gaps=gaps)
+
+
+def refusal(job: str, request: RestoreRequest, refused: Refuse) -> LaminarError:
+    """Return the error: there is none, there never was one, none can be read."""
+    time = "" if request.before_ms is None else f" ({_instant(request.before_ms)})"
+    message = f"job {job} is not started: {refused.reason}{time}"
+    match refused.cause:
+        case "damaged":
+            return CorruptCheckpointError(ErrorCode.NO_RESTORABLE_CHECKPOINT, message)
+        case "never-completed":
+            return ConfigurationError(ErrorCode.NO_SUCH_CHECKPOINT, message)
+        case "orphan" | "being-deleted":
+            return IncompatibleStateError(ErrorCode.NO_RESTORABLE_CHECKPOINT, message)
+
+
+def damaged_checkpoints(report: RecoveryReport) -> tuple[RejectedCheckpoint, ...]:
+    """Return the damaged checkpoints to report; orphans were never candidates."""
+    return tuple(
+        RejectedCheckpoint(checkpoint_id=r.checkpoint_id, reason=r.reason)
+        for r in report.rejected
+        if not r.orphan
+    )
+
+
+def _instant(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def bad_row_rules(plan: Plan, skip_bad: Iterable[object]) -> JsonObject:
+    """Return which messages a generation may lose, and on whose decision."""
+    rules: JsonObject = {}
+    if dropping := [n.operator_id for n in plan.sources() if n.bad_rows.drops]:
+        rules["drops_bad_rows_of"] = list(dropping)
+    if skipped := [str(message) for message in skip_bad]:
+        rules["skip_bad"] = list(skipped)
+    return rules
+
+
+def workers_before(restored: CheckpointManifest | None, workers: int) -> int | None:
+    """Return the number of workers of the checkpoint, if it is another one now."""
+    return None if restored is None or restored.workers == workers else restored.workers

@@ -8,17 +8,16 @@ output is never rolled back without an explicit request (ADR-0021). Only damaged
 skipped.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from functools import partial
 
 import pyarrow as pa
 
-from laminar_core.connectors.base import Committer, Withdrawing
+from laminar_core.connectors.base import Committer
 from laminar_core.driver.carrying import Carried
-from laminar_core.driver.commits import commit_output
 from laminar_core.driver.discovery import Discovering
-from laminar_core.driver.events import GenerationStarted, RejectedCheckpoint
+from laminar_core.driver.events import GenerationStarted
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.publication import JobIdentity, LeftOut, committables_of
@@ -44,8 +43,13 @@ from laminar_core.driver.recovery.renaming import Renamed, columns_of, renamed
 from laminar_core.driver.recovery.report import (
     CheckpointReport,
     RecoveryReport,
+    bad_row_rules,
+    damaged_checkpoints,
+    refusal,
     rows_to_replay,
+    workers_before,
 )
+from laminar_core.driver.recovery.settling import OutputToSettle
 from laminar_core.driver.recovery.sinks import (
     Going,
     SinkVerdict,
@@ -57,11 +61,11 @@ from laminar_core.driver.recovery.source_changes import SourceChanges, source_ch
 from laminar_core.driver.recovery.sources import ExaminedSources, examine_sources
 from laminar_core.driver.recovery.state_reset import Reset, reset
 from laminar_core.driver.recovery.stored_columns import compared_columns
+from laminar_core.driver.recovery.trust import Trust
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
     ErrorCode,
-    IncompatibleStateError,
     LaminarError,
 )
 from laminar_core.host.clock import Clock
@@ -70,7 +74,6 @@ from laminar_core.protocol.recovery import Refuse, on_timeline
 from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest
-from laminar_core.records.record import JsonObject
 from laminar_core.state.splits import rows_total
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore, Choice
@@ -93,6 +96,12 @@ class Start:
     """Per source, its discovery and what it has found so far."""
     rows_total: int | None
     committers: Mapping[str, Committer]
+    settle_output: Callable[[], None] | None
+    """Makes visible exactly the output up to the restored checkpoint.
+
+    Call it when every worker has verified what it restored, and before any of them begins. None:
+    nothing is restored, so it is done already.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +155,10 @@ class RecoveryManager:
         }
         self._mended_id: CheckpointId | None = None
         """The checkpoint that this start continues from in spite of gaps; None: there are none."""
+        self._has_recorded = False
+        """Whether what the user asked for is the base of a generation."""
         self._importer = Importer(plan, options, store, clock, self._committers)
+        self._trust = Trust(store, options.parallelism)
 
     def _staging(self, operator_id: str) -> StagingArea:
         return StagingArea(self._store.objects, self._store.paths, operator_id)
@@ -177,18 +189,39 @@ class RecoveryManager:
         # After the targets: a driver that slept until here has just fenced its successor, which
         # takes over again. In the other order the sleeper would commit.
         self._store.claims.check_owner(generation)
-        # A savepoint, or what is read and verified whole, newest first.
+        # A savepoint, or a checkpoint that verifies, newest first.
         imported = self._importer.bring_in(generation, first=first)
-        choice = imported or self._store.choose_checkpoint(request)
-        examined = self._compare(choice, request, first=first)  # Operators, sources, sinks.
-        self._store.claims.check_owner(
-            generation
-        )  # What a successor did is nothing to be refused for.
-        examined.report.raise_problem()
-        carried = self._carried(examined)
+        self._trust.begin(is_automatic=imported is None and not (first and self._is_asked_for()))
+        while True:
+            choice = imported or self._store.choose_checkpoint(request, self._trust.damage_of)
+            try:
+                examined = self._compare(choice, request, first=first)  # Operators, sources, sinks.
+                # What a successor did is nothing to be refused for.
+                self._store.claims.check_owner(generation)
+                examined.report.raise_problem()
+                carried = self._carried(examined)
+                break
+            except CorruptCheckpointError:
+                manifest = choice.manifest
+                if manifest is None or not self._trust.withdraw_from(manifest.checkpoint_id):
+                    raise  # All of it was read, and the damage is elsewhere.
         self._write_down(generation, examined, first=first)
-        self._settle_output(generation, examined)
+        if examined.fitted is None:
+            self._settle_output(generation, examined)
         return self._started(generation, examined, carried)
+
+    def exclude(self, checkpoint_id: CheckpointId) -> bool:
+        """Read all of this checkpoint before it is restored again: a worker found it damaged.
+
+        Return False if all of it was read before already, or a person asked for it.
+        """
+        return self._trust.withdraw_from(checkpoint_id)
+
+    def _is_asked_for(self) -> bool:
+        """Return whether a person decided what the first generation continues from, or without."""
+        asked = self._options
+        request = asked.restore_request != RestoreRequest()
+        return bool(request or asked.accepted or asked.renames or asked.reset_state)
 
     def examine(self) -> Examined:
         """Find out what ``recover`` would do now; claims nothing and writes nothing.
@@ -215,7 +248,7 @@ class RecoveryManager:
         manifest = None if named is None else arranged(named.manifest, self._plan)
         if isinstance(choice.decision, Refuse):
             job, rejected = self._options.job, choice.decision.rejected
-            problems = (_refusal(job, request, choice.decision),)
+            problems = (refusal(job, request, choice.decision),)
             workers = self._options.parallelism
             report = RecoveryReport(job, workers, rejected=rejected, problems=problems)
             return Examined(choice, {}, {}, report)
@@ -230,7 +263,8 @@ class RecoveryManager:
         )
         self._keep_accepting(manifest, compared.used_before_a_checkpoint)
         problems = [*compared.problems]
-        if first and (needless := unneeded(accepted, compared.used)):
+        is_new = first and not self._has_recorded  # What a restart repeats, may have helped before.
+        if is_new and (needless := unneeded(accepted, compared.used)):
             problems.append(needless)
         report = self._report(choice, compared, left or part, problems)
         left_out = LeftOut({sink.report.operator_id: sink.left_out for sink in compared.sinks})
@@ -477,7 +511,7 @@ class RecoveryManager:
         audited = self._audit.append(
             action="start-fresh" if examined.base_id is None else "restore",
             actor=options.actor if first else options.actor.because(RESTARTED),
-            before={"rejected": [r.model_dump() for r in _damaged(report)]},
+            before={"rejected": [r.model_dump() for r in damaged_checkpoints(report)]},
             after={
                 "generation": generation,
                 "checkpoint_id": examined.base_id,
@@ -487,7 +521,7 @@ class RecoveryManager:
                 "parallelism": options.parallelism,
                 "savepoint": self._importer.uri,
                 "reset": "; ".join(report.reset.lines()) if report.reset else None,
-                **self._bad_row_rules(),
+                **bad_row_rules(self._plan, options.skip_bad),
                 **({"accepted": list(report.accepted)} if report.accepted else {}),
                 **({"evolved": list(report.evolved)} if report.evolved else {}),
                 **({} if examined.changes is None else examined.changes.facts()),
@@ -502,41 +536,26 @@ class RecoveryManager:
                 reset=None if part is None else part.record(),
                 audited=audited.reference(),
             )
-
-    def _bad_row_rules(self) -> JsonObject:
-        """Return which messages this generation may lose, and on whose decision."""
-        rules: JsonObject = {}
-        if dropping := [n.operator_id for n in self._plan.sources() if n.bad_rows.drops]:
-            rules["drops_bad_rows_of"] = list(dropping)
-        if self._options.skip_bad:
-            rules["skip_bad"] = [str(message) for message in self._options.skip_bad]
-        return rules
+        self._has_recorded = True
 
     def _settle_output(self, generation: Generation, examined: Examined) -> None:
-        """Make visible exactly the output up to the restored checkpoint (PROTOCOL section 7).
+        OutputToSettle(
+            base_id=examined.base_id or NO_CHECKPOINT,
+            redrive=examined.choice.redrive,
+            left_out=examined.left_out,
+            reset_sinks=() if examined.part is None else examined.part.sinks,
+        ).settle(self._store, self._committers, generation)
 
-        The withdrawal does not depend on what a sink has listed as committed: a driver that died in
-        the midst of a commit may have made rows visible and listed none of them.
-        """
-        base_id = examined.base_id or NO_CHECKPOINT
-        for manifest in examined.choice.redrive:
-            commit_output(
-                self._store, self._committers, manifest, generation, left_out=examined.left_out
-            )
-        for operator_id, committer in self._committers.items():
-            committer.discard_uncommitted(generation)  # Who slept until now commits no more.
-            # A generation that slept until here must not withdraw its successor's output.
-            self._store.claims.check_owner(generation)
-            self._staging(operator_id).delete_before(generation)
-            if isinstance(committer, Withdrawing):
-                is_reset = examined.part is not None and operator_id in examined.part.sinks
-                committer.withdraw_after(NO_CHECKPOINT if is_reset else base_id, generation)
+    def _settle_restored(self, generation: Generation, examined: Examined) -> None:
+        self._store.claims.check_owner(generation)  # Workers may have restored for a long time.
+        self._settle_output(generation, examined)
 
     def _carried(self, examined: Examined) -> Carried | None:
         """Read what goes into every checkpoint although the pipeline lacks it."""
         manifest, changes = examined.manifest, examined.changes
         if manifest is None or changes is None or not changes.carried:
             return None
+        self._trust.require_carried(manifest, changes.carried)
         return Carried.read(self._store, manifest, changes.carried)
 
     def _started(
@@ -553,6 +572,11 @@ class RecoveryManager:
             discovering=examined.discovering,
             rows_total=None if None in totals else sum(t for t in totals if t is not None),
             committers=self._committers,
+            settle_output=(
+                None
+                if examined.fitted is None
+                else partial(self._settle_restored, generation, examined)
+            ),
         )
         self._notify(
             GenerationStarted(
@@ -560,41 +584,10 @@ class RecoveryManager:
                 generation=generation,
                 parallelism=options.parallelism,
                 restored_checkpoint_id=examined.base_id,
-                rejected=_damaged(examined.report),
+                rejected=damaged_checkpoints(examined.report),
                 rows_total=start.rows_total,
                 reset=tuple(examined.report.reset.lines()) if examined.report.reset else (),
-                restored_workers=_workers_before(start.restored, options.parallelism),
+                restored_workers=workers_before(start.restored, options.parallelism),
             )
         )
         return start
-
-
-def _workers_before(restored: CheckpointManifest | None, workers: int) -> int | None:
-    """Only if it is another number."""
-    return None if restored is None or restored.workers == workers else restored.workers
-
-
-def _refusal(job: str, request: RestoreRequest, refused: Refuse) -> LaminarError:
-    """There is none, there never was one, none can be read: three different answers."""
-    time = "" if request.before_ms is None else f" ({_instant(request.before_ms)})"
-    message = f"job {job} is not started: {refused.reason}{time}"
-    match refused.cause:
-        case "damaged":
-            return CorruptCheckpointError(ErrorCode.NO_RESTORABLE_CHECKPOINT, message)
-        case "never-completed":
-            return ConfigurationError(ErrorCode.NO_SUCH_CHECKPOINT, message)
-        case "orphan" | "being-deleted":
-            return IncompatibleStateError(ErrorCode.NO_RESTORABLE_CHECKPOINT, message)
-
-
-def _damaged(report: RecoveryReport) -> tuple[RejectedCheckpoint, ...]:
-    """Return the damaged checkpoints to report; orphans were never candidates."""
-    return tuple(
-        RejectedCheckpoint(checkpoint_id=r.checkpoint_id, reason=r.reason)
-        for r in report.rejected
-        if not r.orphan
-    )
-
-
-def _instant(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

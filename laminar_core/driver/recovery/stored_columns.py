@@ -19,7 +19,8 @@ from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import StatefulSpec
 from laminar_core.plan.evolving import rules_of_edge, rules_of_state
 from laminar_core.plan.plan import Plan
-from laminar_core.records.manifest import CheckpointManifest, EdgeRef
+from laminar_core.records.manifest import CheckpointManifest, EdgeRef, InflightEntry
+from laminar_core.records.record import FileRef
 from laminar_core.records.segment import SegmentRef
 from laminar_core.state.column_names import columns_in, renamed_columns
 from laminar_core.state.evolving import Allowed, ColumnChanges, compare_columns
@@ -162,11 +163,20 @@ def _judged(one: ReadDifferently) -> Mismatch | ReadDifferently:
 def _one_of_each_table(
     manifest: CheckpointManifest,
 ) -> Iterator[tuple[tuple[str, str], SegmentRef]]:
+    """Yield the smallest segment of each table: all of one table have the same columns.
+
+    An operator whose columns have changed begins a new chain of segments (ADR-0067).
+    """
     found: dict[tuple[str, str], SegmentRef] = {}
     for entry in manifest.subtasks:
         for segment in entry.segments:
-            found.setdefault((entry.operator_id, segment.table), segment)
+            key = entry.operator_id, segment.table
+            found[key] = min(found.get(key, segment), segment, key=_size_bytes)
     yield from found.items()
+
+
+def _size_bytes(file: FileRef) -> int:
+    return file.size_bytes
 
 
 def _state_tables(plan: Plan) -> Iterator[tuple[str, Mapping[str, tuple[pa.Schema, Allowed]]]]:
@@ -183,9 +193,11 @@ def _in_flight(
 ) -> Iterator[Mismatch | ReadDifferently]:
     edges = {(e.upstream, e.downstream, plan.input_index(e)): e for e in plan.edges}
     rows: dict[EdgeRef, int] = {}
+    smallest: dict[EdgeRef, InflightEntry] = {}
     for entry in manifest.inflight_data:
         rows[entry.edge] = rows.get(entry.edge, 0) + entry.row_count
-    for entry in manifest.inflight_data:
+        smallest[entry.edge] = min(smallest.get(entry.edge, entry), entry, key=_size_bytes)
+    for entry in smallest.values():
         key = entry.edge.upstream, entry.edge.downstream, entry.edge.input_index
         edge = edges.pop(key, None)  # One that is gone is told of already.
         if edge is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.driver.events import GenerationStarted
+from laminar_core.driver.events import GenerationStarted, WorkersRunning
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -175,6 +175,22 @@ class TestAfterwards:
             if simulation.store.manifests.read(n).imported_from
         ]
         assert imports == completed[:1]
+
+    def test_a_worker_that_dies_before_the_job_begins_does_not_import_twice(self, stopped):
+        job, simulation, target = fork(stopped)
+
+        def die() -> None:
+            assert simulation.drivers[-1].stages, "nothing restores yet"
+            simulation.kill_worker(1)
+
+        simulation.when(GenerationStarted, lambda: simulation.world.later(1, die))
+        simulation.run(from_savepoint=str(target))
+        job.check()
+        starts = [e for e in simulation.events if isinstance(e, GenerationStarted)]
+        begun = [e.generation for e in simulation.events if isinstance(e, WorkersRunning)]
+        assert begun == [starts[-1].generation]
+        assert len(starts) == 2
+        assert {e.restored_checkpoint_id for e in starts} == {story_id(target) + 1}
 
     def test_a_claimed_savepoint_that_is_gone_is_no_reason_to_refuse_the_same_command(
         self, stopped, tmp_path

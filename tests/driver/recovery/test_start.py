@@ -133,7 +133,7 @@ class TestFallingBack:
         def observe(verb: str, moment: str) -> None:
             if (verb, moment) == ("withdraw_after", "before") and not taken_over:
                 taken_over.append(True)
-                simulation.run()
+                simulation.run(take_over=True)  # The sleeper's coordinator still beats.
 
         ledger.observe = observe
         with pytest.raises(FencedError):

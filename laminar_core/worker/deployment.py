@@ -150,6 +150,9 @@ class RestoredState:
         self._subtasks = {(s.operator_id, s.subtask_index): s for s in subtasks}
         inflight = () if manifest is None else manifest.inflight_data
         self._inflight = {(e.edge, e.sender, e.receiver, e.direction): e for e in inflight}
+        self._inflight_files = store.parts.inflight(manifest.inflight_files if manifest else ())
+        if self._rescaling is None:  # Every channel continues here, and all of it is read.
+            self._inflight_files.expect(e for e in inflight if e.subtask_index == subtask_index)
 
     def staging(self, operator_id: str) -> StagingArea:
         """Return the space in the store for rows of one sink."""
@@ -311,7 +314,7 @@ class RestoredState:
         for direction in ends:
             entry = self._inflight.get((ref, sender, receiver, direction))
             if entry is not None:
-                for element in self._store.parts.read_inflight(entry):
+                for element in self._inflight_files.read(entry):
                     yield self._as_now(edge, element)
 
     def _as_now(self, edge: Edge, element: InflightElement) -> InflightElement:

@@ -182,6 +182,7 @@ def _in_flight(
     manifest: CheckpointManifest, plan: Plan, store: CheckpointStore, names: Names
 ) -> Iterator[Mismatch | ReadDifferently]:
     edges = {(e.upstream, e.downstream, plan.input_index(e)): e for e in plan.edges}
+    files = store.parts.inflight(manifest.inflight_files)
     rows: dict[EdgeRef, int] = {}
     for entry in manifest.inflight_data:
         rows[entry.edge] = rows.get(entry.edge, 0) + entry.row_count
@@ -190,7 +191,7 @@ def _in_flight(
         edge = edges.pop(key, None)  # One that is gone is told of already.
         if edge is None:
             continue
-        before = store.parts.read_inflight_schema(entry)
+        before = files.schema(entry)
         where = f"in flight from {edge.upstream} to {edge.downstream}"
         where = f"{rows[entry.edge]:,} rows {where} in checkpoint {manifest.checkpoint_id}"
         changes = compare_columns(

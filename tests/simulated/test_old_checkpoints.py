@@ -28,7 +28,7 @@ from laminar_core.testing.world import ProcessKilledError
 from laminar_core.worker.outputs import edge_entry
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-VERSIONS = [1, 2, 3, 4, 5]
+VERSIONS = [1, 2, 3, 4, 5, 6]
 """Versions of the manifest."""
 SECOND, SIZE = 1_000_000, 20
 ROWS = [

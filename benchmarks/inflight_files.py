@@ -36,7 +36,7 @@ WORKERS = (2, 4, 8)
 EVENTS = 1_000
 """In each queue: about 100 kB."""
 ANSWER_MS = 20.0
-"""Of a bucket, for one PUT."""
+"""The time that a bucket takes for one PUT."""
 _ROUNDS = 11
 _IDS = count(1)
 _CLOCK = SystemClock()

@@ -140,7 +140,7 @@ class SnapshotWriter:
         wake: Callable[[], None],
         compression: Compression | None = None,
     ) -> None:
-        """``wake`` is called when there is a result; ``compression`` is that of in-flight data."""
+        """``wake`` is called when there is a result; rows in flight get ``compression``."""
         self.segments = segments
         self._executor = threads.snapshots
         self._clock = clock

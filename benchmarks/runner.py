@@ -10,6 +10,7 @@ from benchmarks import (
     formats,
     hot_key,
     inflight,
+    inflight_files,
     inflight_recovery,
     join_operators,
     joins,
@@ -62,6 +63,7 @@ _ALL = {
             for measure in (*aggregation.ALL, *inflight.ALL, *unaligned.ALL)
         ),
         Benchmark("checkpoint-10-operators", ten_operators.bench_checkpoint_10_operators),
+        Benchmark("inflight-files", inflight_files.inflight_files),
         Benchmark("recovery-overhead", inflight_recovery.bench_unaligned_recovery_overhead),
         Benchmark("storage", storage.storage),
         Benchmark("formats", formats.formats),

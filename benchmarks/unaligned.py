@@ -118,9 +118,10 @@ def bench_unaligned_restore_10k() -> list[Result]:
     encoder = InflightEncoder(schema, 0)
     for element in elements:
         encoder.add(element)
-    file = store.parts.write_inflight(ONE, "operator", 0, "input", 0, encoder.finish())
+    file = store.parts.write_inflight(ONE, 0, encoder.finish())
     entry = InflightEntry(
         **file.model_dump(),
+        offset=0,
         operator_id="operator",
         direction="input",
         subtask_index=0,
@@ -134,7 +135,7 @@ def bench_unaligned_restore_10k() -> list[Result]:
 
     def restore() -> None:
         channel = InputChannel(ChannelId(0), _ignore)
-        channel.restore(store.parts.read_inflight(entry, schema))
+        channel.restore(store.parts.inflight([file]).read(entry, schema))
         assert len(channel) == len(elements)
 
     milliseconds = 1e3 * median_seconds(restore, _REPEATS)

@@ -23,7 +23,7 @@ _CLASSES = {
     "manifest": r"checkpoints/\d+/manifest\.json",
     "deletion marker": r"checkpoints/\d+/deletion\.json",
     "trigger": r"checkpoints/\d+/trigger\.json",
-    "in-flight": r"checkpoints/.*flight_\d+\.buf",
+    "in-flight": r"checkpoints/.*flight_\d+(?:_\d+)?\.buf",
     "state": r"checkpoints/\d+/operators/.*",
     "shared": r"shared/.*",
     "commit": r"commits/.*",

@@ -107,8 +107,9 @@ def inflight_contents(
     store: CheckpointStore, manifest: CheckpointManifest, selection: Selection
 ) -> Iterator[Content]:
     """Yield the elements in flight, queue by queue; files are read on demand."""
+    files = store.parts.inflight(manifest.inflight_files)
     for entry in filter(selection.takes, manifest.inflight_data):
-        elements = store.parts.read_inflight(entry)
+        elements = files.read(entry)
         marks = sum(not isinstance(element, Batch) for element in elements)
         place: Line = {
             "operator_id": entry.operator_id,

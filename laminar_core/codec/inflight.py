@@ -1,4 +1,4 @@
-"""In-flight data of one channel as bytes: ``inflight_*.buf`` and ``outflight_*.buf``.
+"""In-flight data of one channel as bytes: a part of a file ``inflight_*.buf``.
 
 All numbers are little-endian; ``docs/formats.md`` has the table, ADR-0011 the reasons::
 

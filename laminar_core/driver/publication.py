@@ -90,6 +90,9 @@ def build_manifest(
         code_version=f"laminar {__version__}",
         subtasks=tuple(sorted(entries, key=lambda e: (order[e.operator_id], e.subtask_index))),
         alignment=tuple(sorted(alignment, key=lambda e: (vertices[e.vertex_id], e.subtask_index))),
+        inflight_files=tuple(
+            sorted((file for ack in acks for file in ack.inflight_files), key=lambda f: f.path)
+        ),
         inflight_data=tuple(sorted(inflight, key=lambda e: _place(e, vertices))),
         discovery=found,
         carried={} if carried is None else dict(carried.operators),

@@ -361,9 +361,9 @@ class SavepointWriter:
     def _manifest(self, written: _Written, now_ms: int) -> CheckpointManifest:
         entries = tuple(written.entries.values())
         if self._cut is not None:
-            inflight = self._cut.inflight_data
             assert self._base is not None, "it has the cut"
-            written.files.update((e.path, self._base.read(e)) for e in inflight)
+            inflight = self._cut.inflight_files
+            written.files.update((file.path, self._base.read(file)) for file in inflight)
             changed = self._cut.model_copy(update={"subtasks": entries, "audited": None})
             return CheckpointManifest.model_validate_json(changed.model_dump_json())
         described = self._plan.descriptions()

@@ -183,6 +183,7 @@ class SnapshotAck(_Message):
     checkpoint_id: CheckpointId
     entries: tuple[SubtaskEntry, ...]
     alignment: tuple[AlignmentEntry, ...]
+    inflight_files: tuple[FileRef, ...] = ()
     inflight: tuple[InflightEntry, ...] = ()
 
 

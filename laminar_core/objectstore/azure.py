@@ -26,7 +26,7 @@ from laminar_core.objectstore.azure_options import (
     AzureOptions,
 )
 from laminar_core.objectstore.azure_requests import AzureRequests
-from laminar_core.objectstore.contract import too_large
+from laminar_core.objectstore.contract import other_length, too_large
 from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.objectstore.retries import RetryClock
 from laminar_core.objectstore.sending import Kind, Reply, value_of
@@ -87,6 +87,24 @@ class AzureObjectStore:
             return data
 
         return self._requests.send("read", name, attempt, {Kind.NOT_FOUND}).value
+
+    def get_range(self, key: str, start: int, stop: int, size_bytes: int) -> bytes | None:
+        """See ``ObjectStore.get_range``."""
+        name = self._name(key)
+
+        def attempt(store: AzureStore) -> bytes:
+            self._counter.request("gets")
+            answer = obstore.get(store, name, options={"range": (start, stop)})
+            if (found := answer.meta["size"]) != size_bytes:
+                raise other_length(self._place_of(name), found, size_bytes)
+            data = bytes(answer.bytes())
+            self._counter.received(len(data))
+            return data
+
+        reply = self._requests.send("read", name, attempt, {Kind.NOT_FOUND, Kind.OUT_OF_RANGE})
+        if reply.kind is Kind.OUT_OF_RANGE and (found := self._size(name)) is not None:
+            raise other_length(self._place_of(name), found, size_bytes)
+        return reply.value
 
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``."""
@@ -175,8 +193,11 @@ class AzureObjectStore:
         self._counter.request("gets")
         answer = obstore.get(store, name)
         if (size := answer.meta["size"]) > size_max:
-            raise too_large(f"az://{self._options.bucket}/{name}", size, size_max)
+            raise too_large(self._place_of(name), size, size_max)
         return answer
+
+    def _place_of(self, name: str) -> str:
+        return f"az://{self._options.bucket}/{name}"
 
     def _write(
         self,

@@ -86,6 +86,8 @@ def _answered(status: int, code: str, said: str) -> Failure:
             return Failure(Kind.NOT_FOUND, ErrorCode.STORE_IO, said, _ASK_AGAIN)
         case HTTPStatus.PRECONDITION_FAILED:
             return Failure(Kind.PRECONDITION_FAILED, ErrorCode.STORE_IO, said, _ASK_AGAIN)
+        case HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return Failure(Kind.OUT_OF_RANGE, ErrorCode.STORE_IO, said, _ASK_AGAIN)
         case _ if code in _CODE_MEANS_EXISTS:
             return Failure(Kind.PRECONDITION_FAILED, ErrorCode.STORE_IO, said, _ASK_AGAIN)
         case _ if code in _FULL or status == HTTPStatus.INSUFFICIENT_STORAGE:

@@ -25,6 +25,14 @@ def too_large(where: str, size_bytes: int, size_max: int) -> CorruptCheckpointEr
     )
 
 
+def other_length(where: str, size_bytes: int, expected_bytes: int) -> CorruptCheckpointError:
+    """Return the error for an object that has not the length that its reader knows."""
+    return CorruptCheckpointError(
+        ErrorCode.LENGTH_DIFFERS,
+        f"{where} has {size_bytes} bytes instead of {expected_bytes}",
+    )
+
+
 class ObjectStore(Protocol):
     """Named immutable bytes. Keys are parts joined by ``/``; see ``check_key``.
 
@@ -51,6 +59,18 @@ class ObjectStore(Protocol):
         Raises:
             CorruptCheckpointError: OBJECT_TOO_LARGE, it has more than ``size_max`` bytes;
                 NOT_A_FILE, its name belongs to a device, a pipe or a link.
+        """
+        ...
+
+    def get_range(self, key: str, start: int, stop: int, size_bytes: int) -> bytes | None:
+        """Return the bytes from ``start`` up to ``stop`` of an object of ``size_bytes`` bytes.
+
+        None if there is no such object. The length comes with the answer, so it is compared
+        without a second request. The caller makes sure that ``start < stop <= size_bytes``.
+
+        Raises:
+            CorruptCheckpointError: LENGTH_DIFFERS, the object has another length; NOT_A_FILE, as
+                ``get``.
         """
         ...
 

@@ -30,6 +30,14 @@ class CountedObjectStore:
             self._counter.received(len(found))
         return found
 
+    def get_range(self, key: str, start: int, stop: int, size_bytes: int) -> bytes | None:
+        """See ``ObjectStore.get_range``."""
+        self._counter.request("gets")
+        found = self._inner.get_range(key, start, stop, size_bytes)
+        if found is not None:
+            self._counter.received(len(found))
+        return found
+
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``."""
         self._counter.request("gets")

@@ -24,6 +24,7 @@ from laminar_core.objectstore.regular_files import (
     digest_of_regular,
     files_below,
     is_folder,
+    read_range_of_regular,
     read_regular,
     refuse_links,
     size_of,
@@ -72,6 +73,12 @@ class LocalObjectStore:
         path = self._path(key)
         with _translated("read", path):
             return self._found(read_regular(path, size_max))
+
+    def get_range(self, key: str, start: int, stop: int, size_bytes: int) -> bytes | None:
+        """See ``ObjectStore.get_range``."""
+        path = self._path(key)
+        with _translated("read", path):
+            return self._found(read_range_of_regular(path, start, stop, size_bytes))
 
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``."""

@@ -4,7 +4,7 @@ import hashlib
 import threading
 from typing import ClassVar
 
-from laminar_core.objectstore.contract import too_large
+from laminar_core.objectstore.contract import other_length, too_large
 from laminar_core.records.limits import RECORD_BYTES_MAX
 from laminar_core.records.paths import check_folder, check_key
 
@@ -40,6 +40,14 @@ class MemoryObjectStore:
         if found is not None and len(found) > size_max:
             raise too_large(f"{self.uri}/{key}", len(found), size_max)
         return found
+
+    def get_range(self, key: str, start: int, stop: int, size_bytes: int) -> bytes | None:
+        """See ``ObjectStore.get_range``."""
+        with self._lock:
+            found = self._objects.get(check_key(key))
+        if found is not None and len(found) != size_bytes:
+            raise other_length(f"{self.uri}/{key}", len(found), size_bytes)
+        return None if found is None else found[start:stop]
 
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``."""

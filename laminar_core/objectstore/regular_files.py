@@ -14,7 +14,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavailable
-from laminar_core.objectstore.contract import too_large
+from laminar_core.objectstore.contract import other_length, too_large
 from laminar_core.records.paths import is_key_part
 
 HIDDEN = "."
@@ -36,14 +36,35 @@ def read_regular(path: Path, size_max: int) -> bytes | None:
         if found is None:
             return None
         file, size_bytes = found
-        try:
-            return file.read(size_bytes)
-        except MemoryError as error:
-            raise StorageUnavailable(
-                ErrorCode.STORE_IO,
-                f"cannot read {path}: {size_bytes} bytes do not fit into the memory of this "
-                "process; give it more",
-            ) from error
+        return _read(file, path, size_bytes)
+
+
+def read_range_of_regular(path: Path, start: int, stop: int, size_bytes: int) -> bytes | None:
+    """Return a range of a file that has ``size_bytes`` bytes; None if there is none, or a folder.
+
+    Raises:
+        CorruptCheckpointError: it has another length, or is no regular file.
+        StorageUnavailable: the range does not fit into the memory of this process.
+    """
+    with _opened(path, None) as found:
+        if found is None:
+            return None
+        file, found_bytes = found
+        if found_bytes != size_bytes:
+            raise other_length(str(path), found_bytes, size_bytes)
+        file.seek(start)
+        return _read(file, path, stop - start)
+
+
+def _read(file: BufferedReader, path: Path, size_bytes: int) -> bytes:
+    try:
+        return file.read(size_bytes)
+    except MemoryError as error:
+        raise StorageUnavailable(
+            ErrorCode.STORE_IO,
+            f"cannot read {path}: {size_bytes} bytes do not fit into the memory of this "
+            "process; give it more",
+        ) from error
 
 
 def digest_of_regular(path: Path, size_max: int) -> str | None:
@@ -57,8 +78,11 @@ def digest_of_regular(path: Path, size_max: int) -> str | None:
 
 
 @contextmanager
-def _opened(path: Path, size_max: int) -> Generator[tuple[BufferedReader, int] | None]:
-    """Open a regular file of at most ``size_max`` bytes; yield it with its length."""
+def _opened(path: Path, size_max: int | None) -> Generator[tuple[BufferedReader, int] | None]:
+    """Open a regular file of at most ``size_max`` bytes; yield it with its length.
+
+    ``size_max``: None leaves it to the caller to compare the length before it reads.
+    """
     with ExitStack() as stack:
         try:
             status = path.lstat()
@@ -72,7 +96,7 @@ def _opened(path: Path, size_max: int) -> Generator[tuple[BufferedReader, int] |
             return
         status = os.fstat(file.fileno())
         _require_regular(path, status)
-        if status.st_size > size_max:
+        if size_max is not None and status.st_size > size_max:
             raise too_large(str(path), status.st_size, size_max)
         yield file, status.st_size
 

@@ -43,6 +43,10 @@ class BackedStore:
         """See ``ObjectStore.get``."""
         return self._inner.get(key, size_max)
 
+    def get_range(self, key: str, start: int, stop: int, size_bytes: int) -> bytes | None:
+        """See ``ObjectStore.get_range``."""
+        return self._inner.get_range(key, start, stop, size_bytes)
+
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``."""
         return self._inner.sha256(key, size_max)

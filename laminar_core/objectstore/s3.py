@@ -21,7 +21,7 @@ from laminar_core.objectstore.retries import RetryClock
 from laminar_core.objectstore.s3_options import S3Options
 from laminar_core.objectstore.s3_requests import Client, S3Requests
 from laminar_core.objectstore.s3_staged import StagedUploads
-from laminar_core.objectstore.s3_transfer import Download, PartPool, Upload
+from laminar_core.objectstore.s3_transfer import Download, PartPool, RangeDownload, Upload
 from laminar_core.objectstore.sending import Kind, Reply, value_of
 from laminar_core.records.limits import RECORD_BYTES_MAX
 from laminar_core.records.paths import check_folder, check_key
@@ -72,6 +72,10 @@ class S3ObjectStore:
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
         return Download(self._requests, self.pool, self._name(key), size_max).read()
+
+    def get_range(self, key: str, start: int, stop: int, size_bytes: int) -> bytes | None:
+        """See ``ObjectStore.get_range``."""
+        return RangeDownload(self._requests, self._name(key), start, stop, size_bytes).read()
 
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``."""

@@ -109,6 +109,8 @@ def _answered(error: boto.ClientError) -> Failure:
             return _refused(ErrorCode.NO_SUCH_BUCKET, said, "create the bucket, or correct the URI")
         case HTTPStatus.PRECONDITION_FAILED, _:
             return Failure(Kind.PRECONDITION_FAILED, ErrorCode.STORE_IO, said, _ASK_AGAIN)
+        case HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, _:
+            return Failure(Kind.OUT_OF_RANGE, ErrorCode.STORE_IO, said, _ASK_AGAIN)
         case _ if _is_throttled(code, status):
             advice = "spread the load, or use a longer checkpoint interval"
             return Failure(Kind.TRANSIENT, ErrorCode.STORE_THROTTLED, said, advice)

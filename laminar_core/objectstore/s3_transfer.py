@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from botocore.response import StreamingBody
 
-from laminar_core.objectstore.contract import too_large
+from laminar_core.objectstore.contract import other_length, too_large
 from laminar_core.objectstore.s3_errors import ERRORS
 from laminar_core.objectstore.s3_options import PARTS_MAX
 from laminar_core.objectstore.s3_requests import Client, S3Requests
@@ -295,3 +295,47 @@ class _Begun:
     body: StreamingBody
     etag: str
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDownload:
+    """Some bytes of an object whose length is known, read with one request."""
+
+    requests: S3Requests
+    key: str
+    start: int
+    stop: int
+    size_bytes: int
+
+    def read(self) -> bytes | None:
+        """Return the bytes; None if there is no such object.
+
+        Raises:
+            CorruptCheckpointError: the object has another length.
+            StorageUnavailable, ConfigurationError: as ``S3Requests.send``.
+        """
+        answers = {Kind.NOT_FOUND, Kind.OUT_OF_RANGE}
+        reply = self.requests.send("read", self.key, self._attempt, answers)
+        if reply.kind is Kind.OUT_OF_RANGE:
+            self._compare(value_of(self.requests.send("read", self.key, self._size)))
+        return reply.value
+
+    def _attempt(self, client: Client) -> bytes:
+        wanted = f"bytes={self.start}-{self.stop - 1}"
+        answer = client.get_object(**self.requests.common, Key=self.key, Range=wanted)
+        with closing(answer["Body"]) as body:
+            # A server may ignore the header, and send the whole object.
+            partly: str | None = answer.get("ContentRange")
+            size = answer["ContentLength"] if partly is None else int(partly.rpartition("/")[2])
+            self._compare(size)
+            data = body.read()
+        self.requests.counter.received(len(data))
+        return data if partly is not None else data[self.start : self.stop]
+
+    def _size(self, client: Client) -> int:
+        return client.head_object(**self.requests.common, Key=self.key)["ContentLength"]
+
+    def _compare(self, size_bytes: int) -> None:
+        if size_bytes != self.size_bytes:
+            where = f"s3://{self.requests.options.bucket}/{self.key}"
+            raise other_length(where, size_bytes, self.size_bytes)

@@ -25,6 +25,8 @@ class Kind(Enum):
     """There is no such object or upload."""
     PRECONDITION_FAILED = auto()
     """There is an object, or it is another one than before."""
+    OUT_OF_RANGE = auto()
+    """The object ends before the range that was asked for."""
     CONFLICT = auto()
     """Another client is writing the same key; the request had no effect."""
     TRANSIENT = auto()

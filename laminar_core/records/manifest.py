@@ -19,13 +19,15 @@ from laminar_core.protocol.edges import PartitioningKind, may_overtake
 from laminar_core.protocol.types import CheckpointKind, ResolvedMode
 from laminar_core.records.actor import ActorKind, Attributed, kind_by_name
 from laminar_core.records.audit_ref import Audited, AuditRef
-from laminar_core.records.limits import ITEMS_MAX
+from laminar_core.records.file_parts import FilePart, problem_of
+from laminar_core.records.limits import FILE_BYTES_MAX, ITEMS_MAX, PATH_LENGTH_MAX
 from laminar_core.records.partial_reset import PartialReset
 from laminar_core.records.paths import Direction
 from laminar_core.records.record import (
     CheckpointNumber,
     Count,
     DurationMs,
+    FileBytes,
     FileRef,
     JsonObject,
     Many,
@@ -156,14 +158,21 @@ class EdgeEntry(EdgeRef):
         return may_overtake(self.partitioning, self.loop)
 
 
-class InflightEntry(FileRef):
-    """Elements that were in flight on one channel at the cut, and the file that holds them.
+class InflightEntry(Record):
+    """Elements that were in flight on one channel at the cut, and their place in a file.
 
+    A file has the elements of many channels. Length and digest are those of the part.
     ``operator_id`` is the first operator of the receiving vertex for ``input``, the last one of the
     sending vertex for ``output``. ``subtask_index`` is the owner of the queue, ``input_id`` the
     number of the channel there.
     """
 
+    path: str = Field(
+        description="One of inflight_files, which has the bytes.", max_length=PATH_LENGTH_MAX
+    )
+    offset: FileBytes = Field(description="Of the part's first byte.")
+    size_bytes: Annotated[int, Field(ge=1, le=FILE_BYTES_MAX)]
+    sha256: Sha256
     operator_id: str
     direction: Direction
     subtask_index: Count
@@ -182,8 +191,22 @@ class InflightEntry(FileRef):
         return self
 
     @property
+    def end(self) -> int:
+        """Return the offset of the first byte behind the part."""
+        return self.offset + self.size_bytes
+
+    @property
+    def channel(self) -> str:
+        """Return the end of the channel in words, for messages."""
+        edge = self.edge
+        return (
+            f"{self.direction} {self.input_id} of {self.operator_id} subtask {self.subtask_index}, "
+            f"from {edge.upstream} {self.sender} to {edge.downstream} {self.receiver}"
+        )
+
+    @property
     def queue(self) -> tuple[str, int, int, int, Direction]:
-        """Return the identity of the queue: no two files of a checkpoint have the same."""
+        """Return the identity of the queue: no two parts of a checkpoint have the same."""
         edge = self.edge
         return edge.downstream, edge.input_index, self.receiver, self.sender, self.direction
 
@@ -210,12 +233,12 @@ class CarriedOperator(Record):
 
 
 class CheckpointManifest(Sealed):
-    """A completed checkpoint, in format 5, the newest. Creating this object completes it.
+    """A completed checkpoint, in format 6, the newest. Creating this object completes it.
 
     ``manifest_versions`` reads all formats.
     """
 
-    format_version: Literal[5] = 5
+    format_version: Literal[6] = 6
     job: str
     generation: Positive = Field(description="Fencing token of the writer.")
     checkpoint_id: CheckpointNumber
@@ -240,6 +263,7 @@ class CheckpointManifest(Sealed):
     code_version: str
     subtasks: Many[SubtaskEntry]
     alignment: Many[AlignmentEntry] = ()
+    inflight_files: Many[FileRef] = Field(default=(), description="What workers wrote together.")
     inflight_data: Many[InflightEntry] = ()
     discovery: PerOperator[DiscoveryEntry] = Field(
         default_factory=dict,
@@ -289,7 +313,15 @@ class CheckpointManifest(Sealed):
             raise ValueError(f"in-flight data of unknown subtasks: {ghosts[:_NAMED_MAX]}")
         queues = Counter(entry.queue for entry in self.inflight_data)
         if repeated := sorted(queue for queue, count in queues.items() if count > 1):
-            raise ValueError(f"one queue has several files: {repeated[:_NAMED_MAX]}")
+            raise ValueError(f"one queue has several parts: {repeated[:_NAMED_MAX]}")
+        return self
+
+    @model_validator(mode="after")
+    def _inflight_data_is_in_its_files(self) -> Self:
+        sizes = {file.path: file.size_bytes for file in self.inflight_files}
+        parts = (FilePart(e.path, e.offset, e.size_bytes, e.channel) for e in self.inflight_data)
+        if (problem := problem_of(sizes, parts)) is not None:
+            raise ValueError(f"in-flight data: {problem}")
         return self
 
     @model_validator(mode="after")
@@ -319,7 +351,7 @@ class CheckpointManifest(Sealed):
     def files(self) -> tuple[FileRef, ...]:
         """Return every file that must be whole for this checkpoint to be restorable."""
         states = tuple(segment for entry in self.subtasks for segment in entry.segments)
-        return states + self.inflight_data
+        return states + self.inflight_files
 
     @property
     def size_bytes(self) -> int:

@@ -17,11 +17,13 @@ from laminar_core.records.manifest import (
 from laminar_core.records.record import (
     Count,
     DurationMs,
+    FileBytes,
     FileRef,
     JsonObject,
     Many,
     PerOperator,
     Record,
+    Sha256,
     why_beyond_limits,
 )
 from laminar_core.records.seal import unseal
@@ -117,6 +119,37 @@ class _ManifestV4(Record, extra="allow"):
     subtasks: Many[_SubtaskEntryV4]
 
 
+class _InflightEntryV5(Record, extra="allow"):
+    """The place of in-flight data in format 5: each queue had a file of its own."""
+
+    path: str
+    size_bytes: FileBytes
+    sha256: Sha256
+
+    @model_validator(mode="after")
+    def _has_nothing_newer(self) -> Self:
+        if "offset" in (self.model_extra or {}):
+            raise ValueError("offset came with format 6")
+        return self
+
+    def file(self) -> FileRef:
+        """Return the file, which is one part."""
+        return FileRef(path=self.path, size_bytes=self.size_bytes, sha256=self.sha256)
+
+
+class _ManifestV5(Record, extra="allow"):
+    """The fields that differ in format 5, which lists no files with several parts."""
+
+    format_version: Literal[5]
+    inflight_data: Many[_InflightEntryV5] = ()
+
+    @model_validator(mode="after")
+    def _has_nothing_newer(self) -> Self:
+        if "inflight_files" in (self.model_extra or {}):
+            raise ValueError("inflight_files came with format 6")
+        return self
+
+
 def parse_manifest(data: bytes) -> CheckpointManifest:
     """Read a manifest of any released version, as if it were of the newest.
 
@@ -127,22 +160,14 @@ def parse_manifest(data: bytes) -> CheckpointManifest:
     data = unseal(data)
     version = _version_of(data)
     # JSON's true and 1.0 equal 1 in Python, but no Laminar ever wrote them.
-    match version if type(version) is int else None:
-        case 1:
-            return parse_record(CheckpointManifest, _from_4(_from_3(_from_2(_from_1(data)))))
-        case 2:
-            return parse_record(CheckpointManifest, _from_4(_from_3(_from_2(data))))
-        case 3:
-            return parse_record(CheckpointManifest, _from_4(_from_3(data)))
-        case 4:
-            return parse_record(CheckpointManifest, _from_4(data))
-        case 5:
-            return parse_record(CheckpointManifest, data)
-        case _:
-            raise unreadable(
-                f"manifest format {version!r} is not known, this Laminar reads 1 to 5: use the "
-                "version that wrote it"
-            )
+    if type(version) is not int or not 1 <= version <= NEWEST:
+        raise unreadable(
+            f"manifest format {version!r} is not known, this Laminar reads 1 to {NEWEST}: use the "
+            "version that wrote it"
+        )
+    for upgrade in _UPGRADES[version - 1 :]:
+        data = upgrade(data)
+    return parse_record(CheckpointManifest, data)
 
 
 def _from_1(data: bytes) -> bytes:
@@ -163,6 +188,19 @@ def _from_3(data: bytes) -> bytes:
 
 def _from_4(data: bytes) -> bytes:
     return _as_json(parse_record(_ManifestV4, data), {"format_version": 5})
+
+
+def _from_5(data: bytes) -> bytes:
+    manifest = parse_record(_ManifestV5, data)
+    files = tuple(entry.file() for entry in manifest.inflight_data)
+    parts = tuple(entry.model_copy(update={"offset": 0}) for entry in manifest.inflight_data)
+    changes = {"format_version": 6, "inflight_files": files, "inflight_data": parts}
+    return _as_json(manifest, changes)
+
+
+_UPGRADES = (_from_1, _from_2, _from_3, _from_4, _from_5)
+"""The first one makes format 2 of format 1, and so on."""
+NEWEST = len(_UPGRADES) + 1
 
 
 def _as_json(manifest: Record, changes: Mapping[str, object]) -> bytes:

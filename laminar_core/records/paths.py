@@ -25,16 +25,16 @@ PROBE_FOLDER = "_probe/"
 Direction = Literal["input", "output"]
 """The side of a captured queue: the receiver's input, or the sender's output."""
 
-_INFLIGHT_NAMES: dict[Direction, str] = {"input": "inflight", "output": "outflight"}
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _OPERATOR_ID = re.compile(r"[A-Za-z0-9_-]+")
 _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _NUMBER = re.compile(r"([0-9]{10})(?:\.json|/)")
 _GENERATION = re.compile(r"([0-9]{10})(?:\.[a-z]+)*\.json")
 _PART = re.compile(
-    r"operators/[A-Za-z0-9_-]+/"
-    r"(?:state_[0-9]+(?:_[0-9]+)?\.(?:arrow|seg)|[0-9]+/(?:in|out)flight_[0-9]+\.buf)"
+    r"operators/(?:inflight_[0-9]+(?:_[0-9]+)?\.buf|[A-Za-z0-9_-]+/"
+    r"(?:state_[0-9]+(?:_[0-9]+)?\.(?:arrow|seg)|[0-9]+/(?:in|out)flight_[0-9]+\.buf))"
 )
+"""In-flight files of one queue, below the folder of an operator, are those of older versions."""
 
 
 def check_job_name(name: str) -> str:
@@ -324,21 +324,13 @@ class JobPaths:
         """Key of the marker that retention creates before it deletes anything; create-only."""
         return f"{self._checkpoint(checkpoint_id)}/deletion.json"
 
-    def inflight(
-        self,
-        checkpoint_id: CheckpointId,
-        operator_id: str,
-        subtask_index: int,
-        direction: Direction,
-        input_id: int,
-    ) -> str:
-        """Key of the captured elements of one channel of one subtask; create-only.
+    def inflight(self, checkpoint_id: CheckpointId, worker: int, part: int = 0) -> str:
+        """Key of the in-flight data of one worker, of all channels together; create-only.
 
-        ``input_id`` is the channel's number in that subtask: over its inputs for the direction
-        ``input``, over its output channels for ``output``.
+        ``part`` counts its files from 0: there is more than one if it is much.
         """
-        folder = f"{self._operator(checkpoint_id, operator_id)}/{subtask_index}"
-        return f"{folder}/{_INFLIGHT_NAMES[direction]}_{input_id}.buf"
+        number = f"{worker}_{part}" if part else f"{worker}"
+        return f"{self.parts(checkpoint_id)}inflight_{number}.buf"
 
     def is_part(self, checkpoint_id: CheckpointId, key: str) -> bool:
         """Return whether ``key`` is exactly a state or in-flight file of this checkpoint.
@@ -350,7 +342,7 @@ class JobPaths:
         return key.startswith(folder) and is_part_name(key.removeprefix(folder))
 
     def parts(self, checkpoint_id: CheckpointId) -> str:
-        """Folder of the files written by the operators."""
+        """Folder of the files that the workers write."""
         return f"{self._checkpoint(checkpoint_id)}/operators/"
 
     def commit(self, checkpoint_id: CheckpointId) -> str:

@@ -88,6 +88,8 @@ Prose = Annotated[str, BeforeValidator(_shortened)]
 Many = Annotated[tuple[T, ...], Field(max_length=ITEMS_MAX)]
 PerOperator = Annotated[dict[str, T], Field(max_length=ITEMS_MAX)]
 """Something for each operator, by its id."""
+FileBytes = Annotated[int, Field(ge=0, le=FILE_BYTES_MAX)]
+"""A length of a file, or a place in one."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -139,7 +141,7 @@ class FileRef(Record):
     """A reference to a stored object, with its length and digest so that a reader can verify it."""
 
     path: str = Field(description="Relative to the job's folder.", max_length=PATH_LENGTH_MAX)
-    size_bytes: Annotated[int, Field(ge=0, le=FILE_BYTES_MAX)]
+    size_bytes: FileBytes
     sha256: Sha256
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
     {savepoint}/savepoint.json            written last: without it there is none
     {savepoint}/operators/{operator-id}/state_{subtask}.seg
-    {savepoint}/operators/{operator-id}/{subtask}/inflight_{input-id}.buf
+    {savepoint}/operators/inflight_{worker}.buf
 
 Names are relative to the directory, so it can be copied anywhere. A canonical one holds the state
 of each subtask in one table, uncompressed and sorted: the same state gives the same bytes, whatever
@@ -11,13 +11,19 @@ kept it while the job ran.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
 
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry, parse_record, unreadable
+from laminar_core.records.manifest import (
+    CheckpointManifest,
+    InflightEntry,
+    SubtaskEntry,
+    parse_record,
+    unreadable,
+)
 from laminar_core.records.manifest_versions import parse_manifest
 from laminar_core.records.record import (
     CheckpointNumber,
@@ -130,16 +136,16 @@ def relocated(manifest: CheckpointManifest, folder: str) -> CheckpointManifest:
     ``folder`` is empty or ends with ``/``.
     """
 
-    def moved(files: Iterator[FileRef]) -> Iterator[FileRef]:
-        for file in files:
-            yield file.model_copy(update={"path": f"{folder}{file.path}"})
+    def moved(places: Iterable[FileRef | InflightEntry]) -> tuple[FileRef | InflightEntry, ...]:
+        return tuple(p.model_copy(update={"path": f"{folder}{p.path}"}) for p in places)
 
     def entry(subtask: SubtaskEntry) -> SubtaskEntry:
-        return subtask.model_copy(update={"segments": tuple(moved(iter(subtask.segments)))})
+        return subtask.model_copy(update={"segments": moved(subtask.segments)})
 
     return manifest.model_copy(
         update={
             "subtasks": tuple(map(entry, manifest.subtasks)),
-            "inflight_data": tuple(moved(iter(manifest.inflight_data))),
+            "inflight_files": moved(manifest.inflight_files),
+            "inflight_data": moved(manifest.inflight_data),
         }
     )

@@ -10,21 +10,20 @@ import pyarrow as pa
 from laminar_core.codec.arrow import decode_table, encode_table
 from laminar_core.codec.digest import sha256_hex
 from laminar_core.codec.envelope import Compression
-from laminar_core.codec.inflight import Buffer, Expected, InflightElement, decode, join, schema_of
+from laminar_core.codec.inflight import Buffer, join
 from laminar_core.errors import (
     CheckpointDeclined,
-    CorruptCheckpointError,
     ErrorCode,
-    IncompatibleStateError,
     ProtocolError,
 )
 from laminar_core.objectstore.opening import ObjectStore, address
 from laminar_core.protocol.types import CheckpointId, Generation
-from laminar_core.records.manifest import FileRef, HistoryRecord, InflightEntry
-from laminar_core.records.paths import Direction, JobPaths
+from laminar_core.records.manifest import FileRef, HistoryRecord
+from laminar_core.records.paths import JobPaths
 from laminar_core.records.segment import SegmentRef
 from laminar_core.state.expiry import newest_expiry_us
 from laminar_core.state.window_layout import KEY_GROUP
+from laminar_core.store.inflight_files import InflightFiles
 from laminar_core.store.records import create_or_confirm, read_record
 from laminar_core.store.verification import read_verified
 
@@ -99,50 +98,22 @@ class CheckpointParts:
         return decode_table(read_verified(self._objects, self._paths, ref), verified=True)
 
     def write_inflight(
-        self,
-        checkpoint_id: CheckpointId,
-        operator_id: str,
-        subtask_index: int,
-        direction: Direction,
-        input_id: int,
-        buffers: Iterable[Buffer],
+        self, checkpoint_id: CheckpointId, worker: int, buffers: Iterable[Buffer], part: int = 0
     ) -> FileRef:
-        """Write what was captured in one queue: the pieces that an ``InflightEncoder`` made.
+        """Write in-flight data of one worker: the pieces of several ``InflightEncoder``, joined.
+
+        ``part`` counts the worker's files from 0.
 
         Raises:
             CheckpointDeclined: something else is there; this id cannot be completed any more.
             StorageUnavailable: the store is full or does not answer.
         """
-        key = self._paths.inflight(checkpoint_id, operator_id, subtask_index, direction, input_id)
+        key = self._paths.inflight(checkpoint_id, worker, part)
         return self._write_part(checkpoint_id, key, memoryview(join(buffers)).cast("B"))
 
-    def read_inflight(
-        self, entry: InflightEntry, schema: pa.Schema | None = None
-    ) -> list[InflightElement]:
-        """Read the captured elements of one queue in order.
-
-        Nothing is decoded before all is verified.
-
-        Raises:
-            CorruptCheckpointError: missing, not the bytes that were written, or not what the
-                manifest says of it.
-            IncompatibleStateError: its rows do not have ``schema``.
-        """
-        data = read_verified(self._objects, self._paths, entry)
-        expected = Expected(entry.input_id, entry.event_count, entry.row_count)
-        try:
-            return decode(data, schema, expected)
-        except (CorruptCheckpointError, IncompatibleStateError) as error:
-            where = address(self._objects, self._paths.absolute(entry.path))
-            raise type(error)(error.code, f"{where}: {error}") from error
-
-    def read_inflight_schema(self, entry: InflightEntry) -> pa.Schema:
-        """Return the columns of the rows that were captured in one queue.
-
-        Raises:
-            CorruptCheckpointError: missing, or not the bytes that were written.
-        """
-        return schema_of(read_verified(self._objects, self._paths, entry))
+    def inflight(self, files: Iterable[FileRef]) -> InflightFiles:
+        """Return a reader of the in-flight data in ``files``, those of one manifest."""
+        return InflightFiles(self._objects, self._paths, files)
 
     def discard(self, checkpoint_id: CheckpointId) -> int:
         """Delete the files of a checkpoint that never completed; return how many there were.

@@ -30,7 +30,7 @@ _KINDS: Mapping[ErrorCode, DamageKind] = {
 
 
 @contextmanager
-def naming_damage(ref: FileRef) -> Generator[None]:
+def naming_damage(path: str) -> Generator[None]:
     """Name the file in the error if its bytes are not what was written.
 
     Bytes that are what was written, and cannot be decoded, are not damage: reading them once more
@@ -46,7 +46,7 @@ def naming_damage(ref: FileRef) -> Generator[None]:
         if problem is None:
             raise
         raise DamagedFileError(
-            ErrorCode.CHECKPOINT_CORRUPT, str(error), ref.path, problem
+            ErrorCode.CHECKPOINT_CORRUPT, str(error), path, problem
         ) from error
 
 

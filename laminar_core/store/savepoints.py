@@ -47,11 +47,10 @@ from laminar_core.state.window_state import KEY_GROUP
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.records import bytes_in, create_and_read_back, create_or_confirm
 from laminar_core.store.verification import (
-    PartReport,
     VerifyReport,
     read_file,
     read_verified,
-    verify_file,
+    verify_part,
 )
 
 R = TypeVar("R", bound=FileRef)
@@ -85,10 +84,18 @@ def write_savepoint(
     target.create()
     copier = _Copier(store, target, is_cancelled)
     subtasks = tuple(copier.state(entry) for entry in manifest.subtasks)
-    inflight = tuple(copier.as_it_is(e, outside_checkpoint(e.path)) for e in manifest.inflight_data)
+    files = tuple(copier.as_it_is(f, outside_checkpoint(f.path)) for f in manifest.inflight_files)
+    parts = tuple(
+        e.model_copy(update={"path": outside_checkpoint(e.path)}) for e in manifest.inflight_data
+    )
     claim = bytes_in(store.objects, store.paths.claim(Generation(manifest.generation)))
     moved = manifest.model_copy(
-        update={"subtasks": subtasks, "inflight_data": inflight, "audited": None}
+        update={
+            "subtasks": subtasks,
+            "inflight_files": files,
+            "inflight_data": parts,
+            "audited": None,
+        }
     )
     record = SavepointRecord(
         origin=SavepointOrigin(
@@ -283,15 +290,9 @@ class FoundSavepoint:
         """Read and verify every byte."""
         manifest = self.record.cut()
         return VerifyReport(
-            manifest.checkpoint_id, tuple(self._verified(f) for f in manifest.files())
+            manifest.checkpoint_id,
+            tuple(verify_part(self.objects, f.path, f, manifest) for f in manifest.files()),
         )
-
-    def _verified(self, ref: FileRef) -> PartReport:
-        try:
-            verify_file(self.objects, ref.path, ref)
-        except CorruptCheckpointError as error:
-            return PartReport(ref.path, ref.size_bytes, str(error))
-        return PartReport(ref.path, ref.size_bytes, None)
 
 
 def read_savepoint(objects: ObjectStore) -> FoundSavepoint:

@@ -187,7 +187,7 @@ class InflightTable:
         self, files: CheckpointParts, manifest: CheckpointManifest, selection: Selection
     ) -> None:
         selection.check(manifest)
-        self._files = files
+        self._inflight = files.inflight(manifest.inflight_files)
         self._entries = [entry for entry in manifest.inflight_data if selection.takes(entry)]
 
     def schema(self) -> pa.Schema:
@@ -200,7 +200,7 @@ class InflightTable:
             if entry.row_count:
                 smallest.setdefault((entry.edge.downstream, entry.edge.input_index), entry)
         rows = [
-            next(e.data.schema for e in self._files.read_inflight(entry) if isinstance(e, Batch))
+            next(e.data.schema for e in self._inflight.read(entry) if isinstance(e, Batch))
             for entry in smallest.values()
         ]
         fields = [*_PLACE, *(pa.field(name, of) for name, of in _ELEMENT)]
@@ -220,7 +220,7 @@ class InflightTable:
             **{name: getattr(entry, name) for name in _PLACE.names if hasattr(entry, name)},
             **entry.edge.model_dump(),
         }
-        for position, element in enumerate(self._files.read_inflight(entry)):
+        for position, element in enumerate(self._inflight.read(entry)):
             if isinstance(element, Batch):
                 batch = element.data
                 columns = _elements(batch.num_rows, position, "row", None)

@@ -1,6 +1,6 @@
 """Reading a checkpoint's files so that damage is found before anything is decoded."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,12 +9,13 @@ from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.objectstore.opening import ObjectStore, address
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.records.manifest import CheckpointManifest, FileRef
+from laminar_core.records.manifest import CheckpointManifest, FileRef, InflightEntry
 from laminar_core.records.paths import JobPaths
 
 WHOLE_BYTES_MAX = 256 << 20
 """Longer files are verified in pieces, so that a length in a manifest cannot take all memory."""
 
+_CHANNELS_NAMED_MAX = 3
 _REQUESTS = 16
 """At a time; the store may be far away."""
 
@@ -113,7 +114,9 @@ def verify_files(
     objects: ObjectStore, paths: JobPaths, manifest: CheckpointManifest
 ) -> VerifyReport:
     """Read every byte of every file that ``manifest`` lists."""
-    parts = tuple(_verify_part(objects, paths, ref) for ref in manifest.files())
+    parts = tuple(
+        verify_part(objects, paths.absolute(ref.path), ref, manifest) for ref in manifest.files()
+    )
     return VerifyReport(manifest.checkpoint_id, parts)
 
 
@@ -137,9 +140,35 @@ def _compare_part(ref: FileRef, length: int | None) -> PartReport:
     return PartReport(ref.path, ref.size_bytes, problem)
 
 
-def _verify_part(objects: ObjectStore, paths: JobPaths, ref: FileRef) -> PartReport:
+def verify_part(
+    objects: ObjectStore, key: str, ref: FileRef, manifest: CheckpointManifest
+) -> PartReport:
+    """Read a file of ``manifest``, which is at ``key``, and report whether it is whole.
+
+    Of a file with in-flight data of many channels, the report names those that are damaged.
+    """
     try:
-        verify_file(objects, paths.absolute(ref.path), ref)
+        verify_file(objects, key, ref)
     except CorruptCheckpointError as error:
-        return PartReport(ref.path, ref.size_bytes, str(error))
+        entries = [entry for entry in manifest.inflight_data if entry.path == ref.path]
+        damaged = _damaged_channels(objects, key, ref, entries)
+        return PartReport(ref.path, ref.size_bytes, f"{error}{damaged}")
     return PartReport(ref.path, ref.size_bytes, None)
+
+
+def _damaged_channels(
+    objects: ObjectStore, key: str, ref: FileRef, entries: Sequence[InflightEntry]
+) -> str:
+    """Name the channels whose part of a damaged file is not what was written."""
+    if len(entries) <= 1 or ref.size_bytes > WHOLE_BYTES_MAX:
+        return ""
+    try:
+        data = objects.get(key, WHOLE_BYTES_MAX)
+    except CorruptCheckpointError:
+        return ""
+    if data is None:
+        return ""
+    damaged = [e.channel for e in entries if sha256_hex(data[e.offset : e.end]) != e.sha256]
+    more = len(damaged) - _CHANNELS_NAMED_MAX
+    named = [*damaged[:_CHANNELS_NAMED_MAX], *([f"{more} more"] if more > 0 else [])]
+    return f"; {len(damaged)} of its {len(entries)} parts are damaged: {'; '.join(named)}"

@@ -14,7 +14,7 @@ from laminar_core.errors import (
     LaminarError,
     StorageUnavailable,
 )
-from laminar_core.objectstore.contract import too_large
+from laminar_core.objectstore.contract import other_length, too_large
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.records.limits import RECORD_BYTES_MAX
 
@@ -52,6 +52,14 @@ class SimulatedDisk(MemoryObjectStore):
         if key in self.special:
             raise self._refusal(key, size_max)
         return super().get(key, size_max)
+
+    def get_range(self, key: str, start: int, stop: int, size_bytes: int) -> bytes | None:
+        """See ``ObjectStore.get_range``. Special files are refused as by the local store."""
+        if (special_bytes := self.special.get(key)) is not None:
+            if special_bytes and special_bytes != size_bytes:
+                raise other_length(key, special_bytes, size_bytes)
+            raise self._refusal(key, special_bytes)
+        return super().get_range(key, start, stop, size_bytes)
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """See ``ObjectStore.put``. A new file replaces a special one."""

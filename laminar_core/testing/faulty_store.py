@@ -70,6 +70,12 @@ class FaultyStore:
         """See ``ObjectStore.get``."""
         return self._apply(self._fault("get", key), lambda: self._inner.get(key, size_max))
 
+    def get_range(self, key: str, start: int, stop: int, size_bytes: int) -> bytes | None:
+        """See ``ObjectStore.get_range``. Faults for ``get`` apply."""
+        return self._apply(
+            self._fault("get", key), lambda: self._inner.get_range(key, start, stop, size_bytes)
+        )
+
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``. Faults for ``get`` apply."""
         return self._apply(self._fault("get", key), lambda: self._inner.sha256(key, size_max))

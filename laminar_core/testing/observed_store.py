@@ -51,6 +51,10 @@ class ObservedStore:
         """See ``ObjectStore.get``."""
         return self._call("get", key, lambda: self.inner.get(key, size_max))
 
+    def get_range(self, key: str, start: int, stop: int, size_bytes: int) -> bytes | None:
+        """See ``ObjectStore.get_range``. Observed as a ``get``."""
+        return self._call("get", key, lambda: self.inner.get_range(key, start, stop, size_bytes))
+
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``. Observed as a ``get``."""
         return self._call("get", key, lambda: self.inner.sha256(key, size_max))

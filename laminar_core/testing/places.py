@@ -70,6 +70,10 @@ class _NoDirectory:
         """See ``ObjectStore.get``."""
         return self._read(lambda: self._root.get(key, size_max))
 
+    def get_range(self, key: str, start: int, stop: int, size_bytes: int) -> bytes | None:
+        """See ``ObjectStore.get_range``."""
+        return self._read(lambda: self._root.get_range(key, start, stop, size_bytes))
+
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``."""
         return self._read(lambda: self._root.sha256(key, size_max))

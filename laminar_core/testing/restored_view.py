@@ -94,8 +94,11 @@ def _view(start: Start, store: CheckpointStore, clock: Clock) -> Iterator[tuple[
     )
     for worker in range(identity.parallelism):
         yield from _view_of_worker(deployment, worker, store, clock)
-    for entry in () if start.restored is None else start.restored.inflight_data:
-        yield f"in flight {entry.queue}", repr(store.parts.read_inflight(entry))
+    if start.restored is None:
+        return
+    files = store.parts.inflight(start.restored.inflight_files)
+    for entry in start.restored.inflight_data:
+        yield f"in flight {entry.queue}", repr(files.read(entry))
 
 
 def _view_of_worker(

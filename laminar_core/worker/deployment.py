@@ -129,10 +129,10 @@ def files_of_worker(
     for entry in manifest.subtasks:
         if entry.subtask_index % parallelism == worker:
             yield from entry.segments
-    for queue in manifest.inflight_data:
-        owner = queue.receiver if queue.direction == "input" else queue.sender
-        if owner % parallelism == worker:
-            yield queue
+    writers = {queue.path: queue.subtask_index for queue in manifest.inflight_data}
+    for file in manifest.inflight_files:
+        if writers[file.path] % parallelism == worker:
+            yield file
 
 
 class RestoredState:
@@ -170,7 +170,10 @@ class RestoredState:
         inflight = () if manifest is None else manifest.inflight_data
         self._inflight = {(e.edge, e.sender, e.receiver, e.direction): e for e in inflight}
         self._verified: set[str] = set()
-        """Paths of the files that were read and are what was written."""
+        """Paths of the files of state that were read and are what was written."""
+        self._inflight_files = store.parts.inflight(manifest.inflight_files if manifest else ())
+        if self._rescaling is None:  # Every channel continues here, and all of it is read.
+            self._inflight_files.expect(e for e in inflight if e.subtask_index == subtask_index)
 
     def staging(self, operator_id: str) -> StagingArea:
         """Return the space in the store for rows of one sink."""
@@ -190,14 +193,14 @@ class RestoredState:
         manifest = self._deployment.restored
         if manifest is None or self._rescaling is not None:
             return  # The driver has read all.
+        read = self._verified | self._inflight_files.read_whole
         for ref in files_of_worker(manifest, self._me, self._deployment.parallelism):
-            if ref.path not in self._verified:
-                with naming_damage(ref):
+            if ref.path not in read:
+                with naming_damage(ref.path):
                     verify_file(self._store.objects, self._store.paths.absolute(ref.path), ref)
-                self._verified.add(ref.path)
 
     def _read_state(self, segment: SegmentRef) -> pa.Table:
-        with naming_damage(segment):
+        with naming_damage(segment.path):
             table = self._store.parts.read_state(segment)
         self._verified.add(segment.path)
         return table
@@ -358,9 +361,8 @@ class RestoredState:
         for direction in ends:
             entry = self._inflight.get((ref, sender, receiver, direction))
             if entry is not None:
-                with naming_damage(entry):
-                    elements = self._store.parts.read_inflight(entry)
-                self._verified.add(entry.path)
+                with naming_damage(entry.path):
+                    elements = self._inflight_files.read(entry)
                 for element in elements:
                     yield self._as_now(edge, element)
 

@@ -58,12 +58,13 @@ class Queue:
     receiver: int
     schema: pa.Schema = field(compare=False)
 
-    def entry(self, file: FileRef, event_count: int, row_count: int) -> InflightEntry:
-        """Return the manifest entry for the queue's file."""
+    def entry(self, part: FileRef, offset: int, event_count: int, row_count: int) -> InflightEntry:
+        """Return the manifest entry for the queue's part of a file: its path, length and digest."""
         return InflightEntry(
-            path=file.path,
-            size_bytes=file.size_bytes,
-            sha256=file.sha256,
+            path=part.path,
+            offset=offset,
+            size_bytes=part.size_bytes,
+            sha256=part.sha256,
             operator_id=self.operator_id,
             direction=self.queue_id.direction,
             subtask_index=self.subtask_index,

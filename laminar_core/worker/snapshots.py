@@ -1,10 +1,9 @@
 """The asynchronous phase: finish, write and acknowledge the parts of a cut together.
 
-One background thread per worker writes state, in the order of the cuts. It also encodes in-flight
-data, piece by piece while more is being recorded. The files of the queues are written by a few
-other threads, because each of them waits for the disk or the bucket. All of them are done before
-the thread writes anything of another checkpoint, so a checkpoint that completes says that no file
-of an earlier one is still being written.
+One background thread per worker writes state, in the order of the cuts. Another one encodes
+in-flight data, piece by piece while more is being recorded, and a few threads write its files. All
+of them are done before anything of another checkpoint is written, so a checkpoint that completes
+says that no file of an earlier one is still being written.
 
 A part that cannot be *written* fails the checkpoint. A part that cannot be *finished* fails the
 generation, because the pre-committed data of a sink exists only there.
@@ -12,13 +11,13 @@ generation, because the pre-committed data of a sink exists only there.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from typing import Literal
 
 from laminar_core.codec.envelope import Compression
-from laminar_core.codec.inflight import InflightEncoder
 from laminar_core.errors import LaminarError
 from laminar_core.host.calls import Calls, ThreadCalls
 from laminar_core.host.clock import Clock
@@ -26,8 +25,16 @@ from laminar_core.operators.base import Snapshot
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.limits import TIME_US_MIN
 from laminar_core.records.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
+from laminar_core.records.record import FileRef
 from laminar_core.records.segment import SegmentRef, total_bytes
 from laminar_core.worker.inflight import Captured, Queue
+from laminar_core.worker.inflight_writing import (
+    InflightComplete,
+    InflightWriter,
+    InflightWritten,
+    NotFinished,
+    NotWritten,
+)
 from laminar_core.worker.segments import NotMadeError, SegmentWriter
 from laminar_core.worker.task import Cut, PendingPart
 
@@ -40,13 +47,15 @@ class BackgroundThreads:
     """The executors for a worker's background work, and its coroutines; one thread each.
 
     ``files`` has several, for reading the files of a restore and for writing in-flight data; None:
-    that happens one after the other, in the thread that needs it.
+    that happens one after the other, in the thread that needs it. ``inflight`` encodes in-flight
+    data; None: the thread for snapshots does.
     """
 
     snapshots: Executor
     compactions: Executor
     calls: Calls
     files: Executor | None = None
+    inflight: Executor | None = None
 
 
 @contextmanager
@@ -54,11 +63,12 @@ def background_threads() -> Iterator[BackgroundThreads]:
     """Start them; at the end what they were given is finished."""
     with (
         ThreadPoolExecutor(FILES_AT_ONCE, "laminar-files") as files,  # Last to end: others use it.
+        ThreadPoolExecutor(1, "laminar-inflight") as inflight,
         ThreadPoolExecutor(1, "laminar-snapshot") as snapshots,
         ThreadPoolExecutor(1, "laminar-compaction") as compactions,
         closing(ThreadCalls()) as calls,
     ):
-        yield BackgroundThreads(snapshots, compactions, calls, files)
+        yield BackgroundThreads(snapshots, compactions, calls, files, inflight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,34 +79,10 @@ class Written:
     entries: tuple[SubtaskEntry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InflightWritten:
-    """All in-flight data of one queue is durable; ``entry`` is None if there was none."""
-
-    checkpoint_id: CheckpointId
-    queue: Queue
-    entry: InflightEntry | None
-
-
-@dataclass(frozen=True, slots=True)
-class NotWritten:
-    """The store did not take a part."""
-
-    checkpoint_id: CheckpointId
-    vertex_id: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotFinished:
-    """A part could not be finished."""
-
-    error: Exception
-
-
-Result = Written | InflightWritten | NotWritten | NotFinished
-Outstanding = str | Queue
-"""A missing piece of a worker's part: a vertex's state or channels, or a queue's file."""
+Result = Written | InflightWritten | InflightComplete | NotWritten | NotFinished
+Outstanding = tuple[Literal["state", "channels", "in-flight data"], str]
+"""A missing piece of a worker's part, and the vertex that it is of; files are of all of them."""
+INFLIGHT_FILES: Outstanding = ("in-flight data", "")
 
 
 @dataclass(slots=True)
@@ -106,7 +92,10 @@ class WorkerPart:
     missing: set[Outstanding]
     entries: list[SubtaskEntry] = field(default_factory=list[SubtaskEntry])
     alignment: list[AlignmentEntry] = field(default_factory=list[AlignmentEntry])
+    inflight_files: list[FileRef] = field(default_factory=list[FileRef])
     inflight: list[InflightEntry] = field(default_factory=list[InflightEntry])
+    file_count: int | None = None
+    """Files with in-flight data that there will be; None: more may be captured."""
 
     @classmethod
     def of(cls, vertices: Iterable[str]) -> "WorkerPart":
@@ -117,15 +106,27 @@ class WorkerPart:
         """Return whether the vertex has not been cut, or its state is not written yet."""
         return state_of(vertex_id) in self.missing
 
+    @property
+    def can_be_packed(self) -> bool:
+        """Whether there is in-flight data, and all channels of the worker are complete."""
+        return INFLIGHT_FILES in self.missing and not any(
+            kind == "channels" for kind, _ in self.missing
+        )
+
+    @property
+    def has_inflight_files(self) -> bool:
+        """Whether all files with in-flight data are durable."""
+        return len(self.inflight_files) == self.file_count
+
 
 def state_of(vertex_id: str) -> Outstanding:
     """Return the key for the vertex's state."""
-    return f"state of {vertex_id}"
+    return "state", vertex_id
 
 
 def channels_of(vertex_id: str) -> Outstanding:
     """Return the key for the completeness of the vertex's in-flight data."""
-    return f"channels of {vertex_id}"
+    return "channels", vertex_id
 
 
 class SnapshotWriter:
@@ -134,27 +135,30 @@ class SnapshotWriter:
     def __init__(
         self,
         segments: SegmentWriter,
-        executor: Executor,
+        threads: BackgroundThreads,
         clock: Clock,
         wake: Callable[[], None],
         compression: Compression | None = None,
-        files: Executor | None = None,
     ) -> None:
-        """``files``: where in-flight data is written; None: by ``executor``, in its order."""
-        self._files = files
-        self._writing: dict[CheckpointId, list[Future[None]]] = {}
-        """In-flight files that are being written. Used by the background thread only."""
+        """``wake`` is called when there is a result; rows in flight get ``compression``."""
         self.segments = segments
-        self._executor = executor
+        self._executor = threads.snapshots
         self._clock = clock
         self._wake = wake
         self._results: SimpleQueue[Result] = SimpleQueue()
         self._discarded: set[CheckpointId] = set()
         self._discards: deque[tuple[CheckpointId, Future[None]]] = deque()
         """Discards in order; each is done when all work queued before it is."""
-        self._compression: Compression | None = compression
-        self._encoders: dict[tuple[CheckpointId, Queue], InflightEncoder] = {}
-        """Used by the background thread only."""
+        self._encoding = threads.inflight
+        self._inflight = InflightWriter(
+            segments.store.parts,
+            segments.subtask_index,
+            self._put,
+            self._discarded,
+            compression,
+            threads.files,
+        )
+        """Used by the thread that encodes only."""
 
     def submit(self, cut: Cut) -> None:
         """Queue the rest of a snapshot."""
@@ -165,8 +169,14 @@ class SnapshotWriter:
         self._executor.submit(self._run_upload, part)
 
     def capture(self, vertex_id: str, queue: Queue, captured: Captured) -> None:
-        """Queue a piece of in-flight data; the last one of a queue has its file written."""
-        self._executor.submit(self._run_capture, vertex_id, queue, captured)
+        """Queue a piece of in-flight data."""
+        executor = self._encoding or self._executor
+        executor.submit(self._inflight.capture, vertex_id, queue, captured)
+
+    def complete_inflight(self, checkpoint_id: CheckpointId) -> None:
+        """Have the in-flight data written, because all channels of the worker are complete."""
+        executor = self._encoding or self._executor
+        executor.submit(self._inflight.complete, checkpoint_id)
 
     def discard(self, checkpoint_id: CheckpointId) -> None:
         """Do not write what has not been written yet."""
@@ -194,7 +204,7 @@ class SnapshotWriter:
         self._put(self._write(cut))
 
     def _write(self, cut: Cut) -> Result:
-        self._finish_writing(lambda checkpoint_id: checkpoint_id != cut.checkpoint_id)
+        self._after_captures(self._inflight.finish_others, cut.checkpoint_id)
         entries: list[SubtaskEntry] = []
         problem = ""
         for part in cut.parts:
@@ -211,74 +221,21 @@ class SnapshotWriter:
             return NotWritten(cut.checkpoint_id, cut.vertex_id, reason)
         return Written(cut, tuple(entries))
 
-    # --- in-flight data, in the background ------------------------------------------------------
-
-    def _run_capture(self, vertex_id: str, queue: Queue, captured: Captured) -> None:
-        if captured.checkpoint_id in self._discarded:
-            return
-        try:
-            encoder = self._encode(queue, captured)
-        except Exception as error:  # noqa: BLE001 - it is reported, and may end the generation
-            self._put(_failed(vertex_id, queue, captured, error))
-            return
-        if not captured.last:
-            return
-        if encoder is None:
-            self._put(InflightWritten(captured.checkpoint_id, queue, None))
-        elif self._files is None:
-            self._write_queue(vertex_id, queue, captured, encoder)
-        else:
-            self._finish_writing(lambda checkpoint_id: checkpoint_id != captured.checkpoint_id)
-            writing = self._files.submit(self._write_queue, vertex_id, queue, captured, encoder)
-            self._writing.setdefault(captured.checkpoint_id, []).append(writing)
-
-    def _encode(self, queue: Queue, captured: Captured) -> InflightEncoder | None:
-        """Add a piece to its queue's file; return the whole file after the last one, if any."""
-        key = (captured.checkpoint_id, queue)
-        if captured.events:
-            encoder = self._encoders.get(key)
-            if encoder is None:
-                number = queue.queue_id.number
-                encoder = InflightEncoder(queue.schema, number, self._compression)
-                self._encoders[key] = encoder
-            for element in captured.events:
-                encoder.add(element)
-        return self._encoders.pop(key, None) if captured.last else None
-
-    def _write_queue(
-        self, vertex_id: str, queue: Queue, captured: Captured, encoder: InflightEncoder
-    ) -> None:
-        """Write the file of a queue; several may be written at a time."""
-        if captured.checkpoint_id in self._discarded:
-            return
-        try:
-            file = self.segments.store.parts.write_inflight(
-                captured.checkpoint_id,
-                queue.operator_id,
-                queue.subtask_index,
-                queue.queue_id.direction,
-                queue.queue_id.number,
-                encoder.finish(),
-            )
-            entry = queue.entry(file, encoder.event_count, encoder.row_count)
-        except Exception as error:  # noqa: BLE001 - it is reported, and may end the generation
-            self._put(_failed(vertex_id, queue, captured, error))
-        else:
-            self._put(InflightWritten(captured.checkpoint_id, queue, entry))
-
-    def _finish_writing(self, of: Callable[[CheckpointId], bool]) -> None:
-        """Wait for the in-flight files of the checkpoints that ``of`` selects."""
-        for checkpoint_id in [number for number in self._writing if of(number)]:
-            wait(self._writing.pop(checkpoint_id))
-
     def _put(self, result: Result) -> None:
         self._results.put(result)
         self._wake()
 
     def _forget(self, checkpoint_id: CheckpointId) -> None:
-        self._finish_writing(lambda number: number == checkpoint_id)
-        for key in [key for key in self._encoders if key[0] == checkpoint_id]:
-            del self._encoders[key]
+        self._after_captures(self._inflight.forget, checkpoint_id)
+
+    def _after_captures(
+        self, what: Callable[[CheckpointId], None], checkpoint_id: CheckpointId
+    ) -> None:
+        """Do something after all captures that were queued before, and wait until it is done."""
+        if self._encoding is None:
+            what(checkpoint_id)
+        else:
+            self._encoding.submit(what, checkpoint_id).result()
 
     # --- state, in the background ---------------------------------------------------------------
 
@@ -338,11 +295,3 @@ def _not_finished(error: Exception) -> NotFinished:
     if isinstance(error, NotMadeError) and isinstance(cause, Exception):
         return NotFinished(cause)
     return NotFinished(error)
-
-
-def _failed(vertex_id: str, queue: Queue, captured: Captured, error: Exception) -> Result:
-    """Return what became of a queue's file: the store's errors fail the checkpoint only."""
-    if not isinstance(error, LaminarError):
-        return NotFinished(error)
-    where = f"in-flight data of {queue.operator_id}"
-    return NotWritten(captured.checkpoint_id, vertex_id, f"{where}: {error}")

@@ -74,6 +74,12 @@ from laminar_core.worker.changelog import Changelog
 from laminar_core.worker.deployment import Deployment, RestoredState
 from laminar_core.worker.imports import not_importable
 from laminar_core.worker.inflight import Captured
+from laminar_core.worker.inflight_writing import (
+    InflightComplete,
+    InflightWritten,
+    NotFinished,
+    NotWritten,
+)
 from laminar_core.worker.life import Activity, SignsOfLife
 from laminar_core.worker.loops import HeadTask, loop_counts
 from laminar_core.worker.operator_work import work_of
@@ -81,10 +87,8 @@ from laminar_core.worker.progress import progress_of
 from laminar_core.worker.restoring import RestoreMeter, RestoreSize
 from laminar_core.worker.segments import SegmentWriter
 from laminar_core.worker.snapshots import (
+    INFLIGHT_FILES,
     BackgroundThreads,
-    InflightWritten,
-    NotFinished,
-    NotWritten,
     Outstanding,
     SnapshotWriter,
     WorkerPart,
@@ -180,11 +184,10 @@ class Worker:
         )
         self._snapshots = SnapshotWriter(
             segments,
-            threads.snapshots,
+            threads,
             clock,
             transport.wake,
             deployment.inflight_compression,
-            threads.files,
         )
         self._changelog = Changelog(self._snapshots, deployment.state, clock)
         self._parts: dict[CheckpointId, WorkerPart] = {}
@@ -499,9 +502,9 @@ class Worker:
     def on_captured(self, vertex_id: str, captured: Captured) -> None:
         """Write in-flight data in the background."""
         part = self._parts.get(captured.checkpoint_id)
-        if part is not None:
+        if part is not None and captured.events:
             queue = self.wiring.queues[vertex_id, captured.queue]
-            part.missing.add(queue)
+            part.missing.add(INFLIGHT_FILES)
             self._snapshots.capture(vertex_id, queue, captured)
 
     def on_complete(self, checkpoint_id: CheckpointId, alignment: AlignmentEntry) -> None:
@@ -510,6 +513,8 @@ class Worker:
         if part is not None:
             part.alignment.append(alignment)
         self._settle(checkpoint_id, channels_of(alignment.vertex_id))
+        if part is not None and part.can_be_packed:
+            self._snapshots.complete_inflight(checkpoint_id)
 
     def on_discard(self, checkpoint_id: CheckpointId) -> None:
         """Drop the checkpoint's parts, if any were begun since it was last dropped."""
@@ -546,11 +551,17 @@ class Worker:
                     if part is not None:  # Else given up meanwhile.
                         part.entries.extend(entries)
                     self._settle(cut.checkpoint_id, state_of(cut.vertex_id))
-                case InflightWritten(checkpoint_id, queue, entry):
+                case InflightWritten(checkpoint_id, file, entries):
                     part = self._parts.get(checkpoint_id)
-                    if part is not None and entry is not None:
-                        part.inflight.append(entry)
-                    self._settle(checkpoint_id, queue)
+                    if part is not None:
+                        part.inflight_files.append(file)
+                        part.inflight.extend(entries)
+                    self._settle_inflight(checkpoint_id)
+                case InflightComplete(checkpoint_id, file_count):
+                    part = self._parts.get(checkpoint_id)
+                    if part is not None:
+                        part.file_count = file_count
+                    self._settle_inflight(checkpoint_id)
                 case NotWritten(checkpoint_id, vertex_id, reason):
                     task = next(t for t in self.wiring.tasks if t.parts.vertex_id == vertex_id)
                     if checkpoint_id in self._parts:
@@ -558,6 +569,11 @@ class Worker:
                 case NotFinished(error):
                     raise error
         return bool(results)
+
+    def _settle_inflight(self, checkpoint_id: CheckpointId) -> None:
+        part = self._parts.get(checkpoint_id)
+        if part is not None and part.has_inflight_files:
+            self._settle(checkpoint_id, INFLIGHT_FILES)
 
     def _settle(self, checkpoint_id: CheckpointId, what: Outstanding) -> None:
         """One more piece is there; acknowledge if it was the last."""
@@ -575,6 +591,7 @@ class Worker:
                 checkpoint_id=checkpoint_id,
                 entries=tuple(part.entries),
                 alignment=tuple(part.alignment),
+                inflight_files=tuple(part.inflight_files),
                 inflight=tuple(part.inflight),
             )
         )

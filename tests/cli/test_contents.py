@@ -14,7 +14,7 @@ from tests.records.manifests import edge, rows
 from tests.store.join_states import write_join
 from tests.store.stores import capture, claim, complete, damage, with_inflight, write
 
-BUF = "payments/checkpoints/0000000002/operators/window/1/inflight_3.buf"
+BUF = "payments/checkpoints/0000000002/operators/inflight_1.buf"
 WAITING = "window subtask 1, input 3 (from source 1 to keyed 1, its input edge 0)"
 LOGGED = "window subtask 0, output 3 (from tail 0 to head 0, its input edge 1, fed back)"
 

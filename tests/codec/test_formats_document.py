@@ -10,23 +10,30 @@ from laminar_core.codec.envelope import HEADER_BYTES, Content
 from laminar_core.codec.inflight import FORMAT_VERSION, MAGIC
 from tests.codec.golden_segments import ROWS, TABLE
 from tests.codec.inflight_files import ELEMENTS, INPUT_ID, file
+from tests.records.manifests import inflight, unaligned
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
 
 
 def test_the_example_reads_what_laminar_writes(tmp_path, monkeypatch, capsys) -> None:
     programs = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
-    (program,) = (program for program in programs if "inflight_3.buf" in program)
+    (program,) = (program for program in programs if "inflight_0.buf" in program)
     rows = [
         {"merchant": "a", "amount": 1},
         {"merchant": "b", "amount": None},
         {"merchant": None, "amount": 2},
     ]
-    path = tmp_path / "checkpoints/0000000012/operators/window/0/inflight_3.buf"
+    folder = tmp_path / "checkpoints/0000000012"
+    path = folder / "operators/inflight_0.buf"
     path.parent.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     for compression in (None, "lz4", "zstd"):
-        path.write_bytes(file(compression=compression))
+        before, part = file(ELEMENTS[:1]), file(compression=compression)
+        path.write_bytes(before + part + before)
+        entry = inflight(
+            path=str(path.relative_to(tmp_path)), offset=len(before), size_bytes=len(part)
+        )
+        (folder / "manifest.json").write_bytes(unaligned(inflight_data=(entry,)).to_bytes())
         exec(compile(program, "docs/formats.md", "exec"), {})
         assert capsys.readouterr().out.splitlines() == [
             "{b'laminar.element': b'watermark', b'laminar.watermark_us': b'-9223372036854775808'}",

@@ -17,6 +17,7 @@ from laminar_core.link.messages import (
 from laminar_core.link.sockets import Buffer
 from laminar_core.link.unix_sockets import NearEndpoint
 from laminar_core.protocol.links import Connections
+from laminar_core.worker.snapshots import BackgroundThreads
 
 
 class Background(Executor):
@@ -40,6 +41,13 @@ class Background(Executor):
     def run(self) -> None:
         while self.queue:
             self.queue.popleft()()
+
+
+def threads_of(
+    background: Executor, inflight: Executor | None = None, files: Executor | None = None
+) -> BackgroundThreads:
+    """Threads of a worker that are all ``background``, without any for coroutines."""
+    return BackgroundThreads(background, background, None, files, inflight)
 
 
 class Host:

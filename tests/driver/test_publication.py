@@ -27,7 +27,7 @@ from laminar_core.records.manifest import (
 )
 from laminar_core.records.manifest_versions import parse_manifest
 from tests.plan.plans import small_plan
-from tests.records.manifests import edge, edge_entry, file_ref, inflight, subtask
+from tests.records.manifests import edge, edge_entry, file_ref, files_of, inflight, subtask
 from tests.records.test_manifest_versions import CARRYING
 
 PLAN = small_plan()
@@ -82,6 +82,7 @@ def ack(
         checkpoint_id=9,
         entries=entries,
         alignment=(aligned("time", worker, mode), aligned("in", worker)),
+        inflight_files=files_of(*captured),
         inflight=captured,
     )
 

@@ -55,6 +55,24 @@ class ObjectStoreContract:
         assert objects.sha256("job/a", len(data)) == hashlib.sha256(data).hexdigest()
         assert objects.sha256("job/b", 1) is None
 
+    @pytest.mark.parametrize(("start", "stop"), [(0, 5), (0, 1), (2, 4), (4, 5)])
+    def test_a_range_of_an_object_is_read(self, objects: ObjectStore, start, stop):
+        objects.put("job/a", b"12345")
+        assert objects.get_range("job/a", start, stop, 5) == b"12345"[start:stop]
+        assert objects.get_range("job/b", start, stop, 5) is None
+
+    @pytest.mark.parametrize("data", [b"", b"12", b"1234", b"123456"])
+    def test_a_range_is_only_read_of_an_object_of_the_length_that_its_reader_knows(
+        self, objects: ObjectStore, data
+    ):
+        objects.put("job/a", data)
+        with pytest.raises(
+            CorruptCheckpointError, match=f"{len(data)} bytes instead of 5"
+        ) as caught:
+            objects.get_range("job/a", 3, 5, 5)
+        assert caught.value.code is ErrorCode.LENGTH_DIFFERS
+        assert "job/a" in str(caught.value)
+
     def test_put_replaces(self, objects: ObjectStore):
         objects.put("a", b"long value")
         objects.put("a", b"x")

@@ -23,6 +23,7 @@ def answered(status: int, code: str = "") -> GenericError:
         (404, "ContainerNotFound", Kind.REFUSED, ErrorCode.NO_SUCH_BUCKET),
         (409, "BlobAlreadyExists", Kind.PRECONDITION_FAILED, ErrorCode.STORE_IO),
         (412, "ConditionNotMet", Kind.PRECONDITION_FAILED, ErrorCode.STORE_IO),
+        (416, "InvalidRange", Kind.OUT_OF_RANGE, ErrorCode.STORE_IO),
         (409, "ContainerBeingDeleted", Kind.TRANSIENT, ErrorCode.STORE_IO),
         (409, "", Kind.TRANSIENT, ErrorCode.STORE_IO),
         (409, "BlobArchived", Kind.REFUSED, ErrorCode.STORE_ACCESS_DENIED),

@@ -21,6 +21,7 @@ class TestAnswers:
         [
             (answered(412, "PreconditionFailed"), Kind.PRECONDITION_FAILED),
             (answered(412), Kind.PRECONDITION_FAILED),
+            (answered(416, "InvalidRange"), Kind.OUT_OF_RANGE),
             (answered(409, "ConditionalRequestConflict"), Kind.CONFLICT),
             (answered(409, "ConcurrentModification"), Kind.CONFLICT),
             (answered(409, "OperationAborted"), Kind.TRANSIENT),

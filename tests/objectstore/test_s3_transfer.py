@@ -194,3 +194,26 @@ class TestDownload:
         proxy.script(Fault("GetObject", Effect.IGNORE_RANGE, first=2, last=1_000_000))
         with pytest.raises(StorageUnavailable, match="it keeps changing"):
             large.get("large")
+
+
+class TestRangeDownload:
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            Fault("GetObject", Effect.HALF_ANSWER),
+            Fault("GetObject", Effect.REFUSE, 503, "SlowDown"),
+            Fault("GetObject", Effect.IGNORE_RANGE),
+        ],
+        ids=lambda fault: fault.effect.name,
+    )
+    def test_a_fault_on_the_way_is_not_noticed(self, objects, proxy, fault):
+        objects.put("a", b"0123456789")
+        proxy.script(fault)
+        assert objects.get_range("a", 2, 8, 10) == b"234567"
+
+    def test_one_request_is_enough(self, objects):
+        objects.put("a", b"0123456789")
+        before = objects.counts
+        assert objects.get_range("a", 2, 8, 10) == b"234567"
+        sent = objects.counts - before
+        assert (sent.gets, sent.heads, sent.bytes_down) == (1, 0, 6)

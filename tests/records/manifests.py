@@ -16,6 +16,7 @@ from laminar_core.records.manifest import (
     SubtaskEntry,
     fingerprint_of,
 )
+from laminar_core.records.record import FileRef
 from laminar_core.records.segment import SegmentRef
 
 DESCRIPTIONS = {
@@ -112,12 +113,22 @@ def inflight(**changes: Any) -> InflightEntry:
         "sender": 1,
         "receiver": 0,
         "path": "checkpoints/0000000007/operators/window/0/inflight_1.buf",
+        "offset": 0,
         "event_count": 3,
         "row_count": 200,
         "size_bytes": 99,
         "sha256": DIGEST,
     }
     return InflightEntry(**fields | changes)
+
+
+def files_of(*entries: InflightEntry) -> tuple[FileRef, ...]:
+    """The files that end with these parts; one with a single part is that part."""
+    ends: dict[str, int] = {}
+    for entry in entries:
+        ends[entry.path] = max(entry.end, ends.get(entry.path, 0))
+    digests = {entry.path: entry.sha256 for entry in entries}
+    return tuple(FileRef(path=p, size_bytes=end, sha256=digests[p]) for p, end in ends.items())
 
 
 def unaligned(mode: str = "unaligned", **changes: Any) -> CheckpointManifest:
@@ -135,4 +146,5 @@ def unaligned(mode: str = "unaligned", **changes: Any) -> CheckpointManifest:
         "alignment": (alignment(mode=mode), alignment(subtask_index=1, finished=True)),
         "inflight_data": (inflight(), overtaken),
     }
-    return manifest(**fields | changes)
+    fields |= changes
+    return manifest(**{"inflight_files": files_of(*fields["inflight_data"])} | fields)

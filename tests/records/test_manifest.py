@@ -32,6 +32,7 @@ from tests.records.manifests import (
     alignment,
     edge,
     file_ref,
+    files_of,
     inflight,
     manifest,
     subtask,
@@ -113,7 +114,8 @@ class TestOneConsistentCut:
         with pytest.raises(ValidationError, match="mode is aligned but the parts say switched"):
             manifest(inflight_data=(inflight(),))
         logged = inflight(edge=edge(feedback=True))
-        assert manifest(inflight_data=(logged,)).mode == "aligned"
+        files = files_of(logged)
+        assert manifest(inflight_data=(logged,), inflight_files=files).mode == "aligned"
 
     @pytest.mark.parametrize(
         ("mode", "is_unaligned"),
@@ -143,12 +145,33 @@ class TestOneConsistentCut:
         with pytest.raises(ValidationError, match="of unknown subtasks"):
             unaligned(inflight_data=(entry,))
 
-    def test_a_queue_has_one_file(self):
+    def test_a_queue_has_one_part(self):
         other = inflight(path="checkpoints/0000000007/operators/window/0/inflight_2.buf")
-        with pytest.raises(ValidationError, match="one queue has several files"):
+        with pytest.raises(ValidationError, match="one queue has several parts"):
             unaligned(inflight_data=(inflight(), other))
         elsewhere = inflight(edge=edge(input_index=1), path=other.path)
         assert len(unaligned(inflight_data=(inflight(), elsewhere)).inflight_data) == 2
+
+    def test_queues_share_a_file_and_each_has_its_own_bytes_of_it(self):
+        first, second = inflight(), inflight(edge=edge(input_index=1), offset=99)
+        made = unaligned(inflight_data=(second, first))
+        assert [file.size_bytes for file in made.inflight_files] == [198]
+        assert made.size_bytes == 1234 + 198
+        for offset, problem in [(98, "overlaps with another part"), (100, "is behind the end")]:
+            moved = second.model_copy(update={"offset": offset})
+            with pytest.raises(ValidationError, match=problem) as caught:
+                unaligned(inflight_data=(first, moved), inflight_files=made.inflight_files)
+            assert "input 1 of window subtask 0, from source 1 to keyed 0" in str(caught.value)
+
+    def test_in_flight_data_is_in_a_file_that_is_listed_and_all_of_these_have_some(self):
+        with pytest.raises(ValidationError, match="in a file that is not listed"):
+            unaligned(inflight_files=files_of(inflight()))
+        with pytest.raises(ValidationError, match="files without parts"):
+            manifest(inflight_files=files_of(inflight()))
+
+    def test_a_part_is_not_empty(self):
+        with pytest.raises(ValidationError, match="greater than or equal to 1"):
+            inflight(size_bytes=0)
 
     @pytest.mark.parametrize(("direction", "subtask"), [("input", 1), ("output", 0)])
     def test_a_queue_is_at_the_end_that_its_direction_says(self, direction, subtask):
@@ -172,7 +195,7 @@ class TestOneConsistentCut:
 
 def test_all_files_are_listed_also_those_of_inflight_data():
     files = unaligned().files()
-    assert files[:2] == (file_ref(), inflight())
+    assert files[:2] == (file_ref(), *files_of(inflight()))
     assert files[2].path == "checkpoints/0000000007/operators/window/1/outflight_0.buf"
     assert unaligned().size_bytes == 1234 + 99 + 99
 

@@ -14,7 +14,16 @@ from laminar_core.records.manifest import (
     fingerprint_of,
 )
 from laminar_core.records.manifest_versions import parse_manifest
-from tests.records.manifests import DESCRIPTIONS, DIGEST, file_ref, manifest, subtask, unaligned
+from tests.records.manifests import (
+    DESCRIPTIONS,
+    DIGEST,
+    edge,
+    file_ref,
+    inflight,
+    manifest,
+    subtask,
+    unaligned,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FIRST_EVER = (GOLDEN / "manifest_v1.json").read_bytes()
@@ -47,6 +56,20 @@ def tables() -> CheckpointManifest:
     expired_us = {"left": 1_600_000_000_000_000, "right": -1}
     changed = first.model_copy(update={"segments": segments, "expired_us": expired_us})
     return manifest(subtasks=(changed, *rest))
+
+
+def packed() -> CheckpointManifest:
+    """Return a manifest of two queues in one file, and of one that has a file alone."""
+    path = "checkpoints/0000000007/operators/inflight_"
+    first = inflight(path=f"{path}0.buf", size_bytes=60)
+    second = inflight(edge=edge(input_index=1), path=first.path, offset=60, size_bytes=40)
+    alone = inflight(
+        direction="output",
+        subtask_index=1,
+        input_id=0,
+        path=f"{path}1.buf",
+    )
+    return unaligned(inflight_data=(first, second, alone))
 
 
 FORMAT_2 = [("", manifest()), ("_unaligned", unaligned()), ("_incremental", incremental())]
@@ -106,6 +129,10 @@ FORMAT_4 = [
 ]
 
 
+FORMAT_5 = [*FORMAT_4, ("_tables", tables())]
+FORMAT_6 = [*FORMAT_5, ("_packed", packed())]
+
+
 class TestGolden:
     """If one of them fails, checkpoints out there cannot be restored: add a version instead."""
 
@@ -130,9 +157,13 @@ class TestGolden:
     def test_format_4_is_read_for_ever(self, name, made):
         assert parse_manifest((GOLDEN / f"manifest_v4{name}.json").read_bytes()) == made
 
-    @pytest.mark.parametrize(("name", "made"), [*FORMAT_4, ("_tables", tables())])
-    def test_format_5_is_read_for_ever_and_written_as_it_always_was(self, name, made):
-        data = (GOLDEN / f"manifest_v5{name}.json").read_bytes()
+    @pytest.mark.parametrize(("name", "made"), FORMAT_5)
+    def test_format_5_is_read_for_ever(self, name, made):
+        assert parse_manifest((GOLDEN / f"manifest_v5{name}.json").read_bytes()) == made
+
+    @pytest.mark.parametrize(("name", "made"), FORMAT_6)
+    def test_format_6_is_read_for_ever_and_written_as_it_always_was(self, name, made):
+        data = (GOLDEN / f"manifest_v6{name}.json").read_bytes()
         assert parse_manifest(data) == made
         assert made.to_bytes() == data
 
@@ -170,9 +201,20 @@ class TestGolden:
         with pytest.raises(CorruptCheckpointError, match="expired_us came with format 5"):
             parse_manifest(json.dumps(older).encode())
 
+    def test_format_5_knows_no_files_with_several_parts(self):
+        older = json.loads((GOLDEN / "manifest_v5_unaligned.json").read_bytes())
+        del older["sha256"]
+        files = parse_manifest(json.dumps(older).encode()).inflight_files
+        assert [f.path for f in files] == [entry["path"] for entry in older["inflight_data"]]
+        with pytest.raises(CorruptCheckpointError, match="inflight_files came with format 6"):
+            parse_manifest(json.dumps(older | {"inflight_files": []}).encode())
+        older["inflight_data"][0]["offset"] = 0
+        with pytest.raises(CorruptCheckpointError, match="offset came with format 6"):
+            parse_manifest(json.dumps(older).encode())
+
     @pytest.mark.parametrize("name", ["a/b", "..", "a b", "x" * 101])
     def test_a_table_has_a_plain_name(self, name):
-        newest = json.loads((GOLDEN / "manifest_v5_tables.json").read_bytes())
+        newest = json.loads((GOLDEN / "manifest_v6_tables.json").read_bytes())
         del newest["sha256"]
         newest["subtasks"][0]["segments"][0]["table"] = name
         with pytest.raises(CorruptCheckpointError):
@@ -202,7 +244,7 @@ class TestGolden:
 def as_format_2(descriptions):
     """A manifest of format 2 whose operators are described so, beside those that kept state."""
     newest = json.loads(manifest().to_bytes())
-    del newest["edges"], newest["discovery"], newest["sha256"]
+    del newest["edges"], newest["discovery"], newest["sha256"], newest["inflight_files"]
     digests = {operator_id: fingerprint_of(text) for operator_id, text in descriptions.items()}
     return newest | {
         "format_version": 2,
@@ -292,6 +334,6 @@ def test_another_format_version_is_refused(version):
 
 
 def test_a_newer_version_says_what_to_do():
-    changed = json.loads(FIRST_EVER) | {"format_version": 6}
+    changed = json.loads(FIRST_EVER) | {"format_version": 7}
     with pytest.raises(CorruptCheckpointError, match="use the version that wrote it"):
         parse_manifest(json.dumps(changed).encode())

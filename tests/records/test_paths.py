@@ -31,8 +31,8 @@ def test_the_layout_is_the_documented_one():
         paths.state(checkpoint, "window", 1),
         paths.state(checkpoint, "window", 1, 2),
         paths.shared_segment("window", generation, 1, 20),
-        paths.inflight(checkpoint, "window", 1, "input", 4),
-        paths.inflight(checkpoint, "window", 1, "output", 5),
+        paths.inflight(checkpoint, 1),
+        paths.inflight(checkpoint, 1, 2),
         paths.commit(checkpoint),
         paths.outcome(checkpoint),
     ] == [
@@ -45,8 +45,8 @@ def test_the_layout_is_the_documented_one():
         "payments/checkpoints/0000000012/operators/window/state_1.seg",
         "payments/checkpoints/0000000012/operators/window/state_1_2.seg",
         "payments/shared/window/0000000003-1-00000020.seg",
-        "payments/checkpoints/0000000012/operators/window/1/inflight_4.buf",
-        "payments/checkpoints/0000000012/operators/window/1/outflight_5.buf",
+        "payments/checkpoints/0000000012/operators/inflight_1.buf",
+        "payments/checkpoints/0000000012/operators/inflight_1_2.buf",
         "payments/commits/0000000012.json",
         "payments/history/0000000012.json",
     ]
@@ -58,8 +58,10 @@ def test_a_part_is_a_state_or_inflight_file_of_that_very_checkpoint():
         paths.state(checkpoint, "window", 1),
         paths.state(checkpoint, "window", 1, 2),
         paths.state(checkpoint, "window", 1).replace(".seg", ".arrow"),  # Of the first format.
-        paths.inflight(checkpoint, "window", 1, "input", 4),
-        paths.inflight(checkpoint, "window", 1, "output", 5),
+        paths.inflight(checkpoint, 1),
+        paths.inflight(checkpoint, 1, 2),
+        f"{paths.parts(checkpoint)}window/1/inflight_4.buf",  # Of manifests up to 5.
+        f"{paths.parts(checkpoint)}window/1/outflight_5.buf",
     ]
     assert all(key.startswith(paths.parts(checkpoint)) for key in parts)
     assert all(paths.is_part(checkpoint, key) for key in parts)

@@ -35,7 +35,7 @@ def test_names_are_distinguished() -> None:
         (JOB.state(CheckpointId(7), "window", 0), StoredName("part", CheckpointId(7))),
         (JOB.state(CheckpointId(7), "window", 0, 2), StoredName("part", CheckpointId(7))),
         (
-            JOB.inflight(CheckpointId(7), "window", 0, "input", 3),
+            JOB.inflight(CheckpointId(7), 0),
             StoredName("part", CheckpointId(7)),
         ),
         ("payments/checkpoints/0000000007/operators/w/state_0.arrow", StoredName("part", 7)),

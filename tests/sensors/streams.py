@@ -131,12 +131,13 @@ class Job:
             fields["subtasks"] = (*whole.subtasks[:-1], sink)
         if inflight_rows:
             ref = self.store.parts.write_inflight(
-                CheckpointId(checkpoint_id), "window", 0, "input", 1, [b"not looked at"]
+                CheckpointId(checkpoint_id), 0, [b"not looked at"]
             )
             entry = inflight(**dict(ref), row_count=inflight_rows)
             fields |= {
                 "mode": "unaligned",
                 "is_unaligned": True,
+                "inflight_files": (ref,),
                 "inflight_data": (entry,),
                 "alignment": (alignment(mode="unaligned", alignment_ms=float(alignment_ms)),),
             }

@@ -82,9 +82,10 @@ class Hot:
         return [
             element.data.num_rows
             for checkpoint_id in store.manifests.ids()
-            for entry in store.manifests.read(checkpoint_id).inflight_data
+            for manifest in [store.manifests.read(checkpoint_id)]
+            for entry in manifest.inflight_data
             if entry.operator_id == "join" and entry.direction == "input"
-            for element in store.parts.read_inflight(entry)
+            for element in store.parts.inflight(manifest.inflight_files).read(entry)
             if isinstance(element, Batch) and element.data.num_rows < BATCH_ROWS
         ]
 

@@ -4,7 +4,8 @@ All were killed after their second checkpoint, which has window state, rows in f
 edge, collected rows and two sources in the middle of their splits. ``store_v1`` was written by the
 code before manifest version 2 (state as plain Arrow files, bases without a digest or a copy).
 
-Commits that added the stores: 2741c6a (versions 1 and 2), 8a887fc (3), 73f0b24 (4) and 2327e7c (5).
+Commits that added the stores: 2741c6a (versions 1 and 2), 8a887fc (3), 73f0b24 (4), 2327e7c
+(5) and "Manifest 6 has a golden store, a benchmark and its documents" (6).
 """
 
 import shutil
@@ -28,7 +29,7 @@ from laminar_core.testing.world import ProcessKilledError
 from laminar_core.worker.outputs import edge_entry
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-VERSIONS = [1, 2, 3, 4, 5]
+VERSIONS = [1, 2, 3, 4, 5, 6]
 """Versions of the manifest."""
 SECOND, SIZE = 1_000_000, 20
 ROWS = [

@@ -116,8 +116,9 @@ class Backpressured:
     def inflight(self, manifest: CheckpointManifest) -> Counter[int]:
         """Rows in its files of in-flight data."""
         found: Counter[int] = Counter()
+        files = self.simulation.store.parts.inflight(manifest.inflight_files)
         for entry in manifest.inflight_data:
-            elements = self.simulation.store.parts.read_inflight(entry)
+            elements = files.read(entry)
             batches = [element.data for element in elements if isinstance(element, Batch)]
             assert (len(elements), sum(b.num_rows for b in batches)) == (
                 entry.event_count,

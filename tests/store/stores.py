@@ -23,7 +23,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.claims import Claimant, WaitMs
 from laminar_core.store.owner import this_process
 from tests.codec.inflight_files import ELEMENTS, SCHEMA
-from tests.records.manifests import inflight, manifest, rows, subtask
+from tests.records.manifests import files_of, inflight, manifest, rows, subtask
 
 JOB = "payments"
 DAMAGE = ["missing", "torn", "longer", "rotten"]
@@ -110,12 +110,15 @@ def capture(
     subtask_index: int = 0,
     **changes: object,
 ) -> InflightEntry:
-    """Write what was captured on channel 3 of an operator; returns what a manifest says of it."""
+    """Write what was captured on channel 3 of an operator; returns what a manifest says of it.
+
+    It has a file of its own: part 1 of its worker for an output.
+    """
     encoder = InflightEncoder(SCHEMA, 3)
     for element in elements:
         encoder.add(element)
     ref = store.parts.write_inflight(
-        CheckpointId(checkpoint_id), "window", subtask_index, direction, 3, encoder.finish()
+        CheckpointId(checkpoint_id), subtask_index, encoder.finish(), int(direction == "output")
     )
     fields = {
         "direction": direction,
@@ -129,9 +132,21 @@ def capture(
     return inflight(**dict(ref) | fields | changes)
 
 
+def read_back(
+    store: CheckpointStore, entry: InflightEntry, schema: pa.Schema | None = None
+) -> list[InflightElement]:
+    """Read one part of a file that ends with it."""
+    return store.parts.inflight(files_of(entry)).read(entry, schema)
+
+
 def with_inflight(written: CheckpointManifest, *entries: InflightEntry) -> CheckpointManifest:
     """Return the checkpoint with barriers that overtook the rows in these files."""
-    changes = {"mode": "switched", "is_unaligned": True, "inflight_data": entries}
+    changes = {
+        "mode": "switched",
+        "is_unaligned": True,
+        "inflight_data": entries,
+        "inflight_files": files_of(*entries),
+    }
     return CheckpointManifest(**dict(written) | changes)
 
 

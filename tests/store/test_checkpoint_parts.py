@@ -20,7 +20,7 @@ from laminar_core.protocol.recovery import RestoreFrom
 from laminar_core.protocol.types import CheckpointId, CheckpointKind
 from laminar_core.records.manifest import HistoryRecord
 from laminar_core.records.retention import DeletionMarker
-from laminar_core.store import checkpoint_parts
+from laminar_core.store import inflight_files
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.codec.inflight_files import ELEMENTS, SCHEMA
 from tests.store.stores import (
@@ -32,12 +32,13 @@ from tests.store.stores import (
     damage,
     never,
     open_job,
+    read_back,
     with_inflight,
     write,
 )
 
 ID = CheckpointId(2)
-INFLIGHT = "checkpoints/0000000002/operators/window/0/"
+INFLIGHT = "checkpoints/0000000002/operators/"
 
 
 @pytest.fixture
@@ -62,12 +63,14 @@ def left_over(store) -> list[str]:
 
 
 class TestInflight:
-    @pytest.mark.parametrize(("direction", "name"), [("input", "in"), ("output", "out")])
+    @pytest.mark.parametrize(
+        ("direction", "name"), [("input", "inflight_0.buf"), ("output", "inflight_0_1.buf")]
+    )
     def test_elements_come_back_from_either_end_of_a_channel(self, empty, direction, name):
         entry = capture(empty, direction=direction)
-        assert entry.path == f"{INFLIGHT}{name}flight_3.buf"
-        assert empty.parts.read_inflight(entry) == ELEMENTS
-        assert empty.parts.read_inflight(entry, SCHEMA) == ELEMENTS
+        assert entry.path == f"{INFLIGHT}{name}"
+        assert read_back(empty, entry) == ELEMENTS
+        assert read_back(empty, entry, SCHEMA) == ELEMENTS
 
     def test_the_reference_is_that_of_the_bytes(self, empty):
         entry = capture(empty)
@@ -82,10 +85,10 @@ class TestInflight:
         with pytest.raises(CheckpointDeclined) as caught:
             capture(empty, elements=ELEMENTS[:-1])
         assert caught.value.code is ErrorCode.OBJECT_EXISTS
-        assert empty.parts.read_inflight(entry) == ELEMENTS
+        assert read_back(empty, entry) == ELEMENTS
 
     def test_a_file_costs_the_syncs_that_are_documented(self, tmp_path, monkeypatch):
-        """docs/formats.md: the first one of a subtask 3, the others 2; state came before."""
+        """docs/formats.md: 2 for each, because state came before."""
         store = open_job(LocalObjectStore(tmp_path))
         write(store, 2, claim(store))
         synced: list[int] = []
@@ -96,12 +99,12 @@ class TestInflight:
             capture(store, direction=direction, subtask_index=subtask)
             costs.append(len(synced))
             synced.clear()
-        assert costs == [3, 2, 3]
+        assert costs == [2, 2, 2]
 
     def test_a_lost_answer_does_not_matter(self):
         fault = Fault("put_if_absent", Effect.LOSE_ANSWER, ".buf")
         store = open_job(FaultyStore(MemoryObjectStore(), fault))
-        assert store.parts.read_inflight(capture(store)) == ELEMENTS
+        assert read_back(store, capture(store)) == ELEMENTS
 
     def test_a_torn_write_costs_the_checkpoint(self):
         fault = Fault("put_if_absent", Effect.TEAR, ".buf")
@@ -120,22 +123,22 @@ class TestInflight:
     def test_what_is_not_what_was_written_is_not_decoded(self, empty, monkeypatch, how, code):
         entry = capture(empty)
         damage(empty, f"payments/{entry.path}", how)
-        monkeypatch.setattr(checkpoint_parts, "decode", lambda *_: pytest.fail("decoded"))
+        monkeypatch.setattr(inflight_files, "decode", lambda *_: pytest.fail("decoded"))
         with pytest.raises(CorruptCheckpointError) as caught:
-            empty.parts.read_inflight(entry)
+            read_back(empty, entry)
         assert caught.value.code is code
 
     @pytest.mark.parametrize("changes", [{"input_id": 4}, {"event_count": 5}, {"row_count": 9}])
     def test_what_is_not_what_the_manifest_says_is_named(self, empty, changes):
         (name,) = changes
         entry = capture(empty, **changes)
-        with pytest.raises(CorruptCheckpointError, match=rf"_3\.buf: .*its {name} is") as caught:
-            empty.parts.read_inflight(entry)
+        with pytest.raises(CorruptCheckpointError, match=rf"_0\.buf, .*its {name} is") as caught:
+            read_back(empty, entry)
         assert caught.value.code is ErrorCode.INFLIGHT_UNREADABLE
 
     def test_an_edge_that_carries_other_rows_now_is_refused(self, empty):
-        with pytest.raises(IncompatibleStateError, match=r"_3\.buf: .*restore a savepoint"):
-            empty.parts.read_inflight(capture(empty), pa.schema([("x", pa.int8())]))
+        with pytest.raises(IncompatibleStateError, match=r"_0\.buf, .*restore a savepoint"):
+            read_back(empty, capture(empty), pa.schema([("x", pa.int8())]))
 
     @pytest.mark.parametrize("how", DAMAGE)
     def test_a_checkpoint_with_a_damaged_inflight_file_is_not_whole(self, empty, how):
@@ -217,6 +220,8 @@ class TestDiscard:
             "operators/window/notes.txt",
             "operators/window/0/inflight_x.buf",
             "operators/window/0/inflight_1/2.buf",
+            "operators/inflight_x.buf",
+            "operators/outflight_1.buf",
             "operators/state_0.arrow",
             "elsewhere/window/state_0.arrow",
         ],

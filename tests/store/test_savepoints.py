@@ -104,7 +104,11 @@ def test_what_was_in_flight_is_part_of_it():
     store.manifests.publish(manifest)
     target = MemoryObjectStore()
     cut = write_savepoint(store, manifest, target, ANN, NOW_MS).cut()
-    assert [e.path for e in cut.inflight_data] == ["operators/window/0/inflight_3.buf"]
+    assert [e.path for e in cut.inflight_data] == ["operators/inflight_0.buf"]
+    assert cut.inflight_files == tuple(
+        file.model_copy(update={"path": "operators/inflight_0.buf"})
+        for file in manifest.inflight_files
+    )
     assert read_savepoint(target).verify().problem is None
 
 

@@ -178,11 +178,12 @@ class TestInflight:
         schema = pa.schema([(name, pa.bool_()) for name in SCHEMA.names])
         encoder = InflightEncoder(schema, 9)
         encoder.add(Batch(pa.RecordBatch.from_pylist([{}], schema=schema)))
-        ref = store.parts.write_inflight(CheckpointId(5), "out", 0, "input", 9, encoder.finish())
+        ref = store.parts.write_inflight(CheckpointId(5), 2, encoder.finish())
         edge = two.edge.model_copy(update={"input_index": 1})
         counts = {"event_count": 1, "row_count": 1, "input_id": 9, "operator_id": "out"}
         other = two.model_copy(update={**dict(ref), **counts, "edge": edge, "subtask_index": 0})
-        both = manifest.model_copy(update={"inflight_data": (one, other)})
+        files = (*manifest.inflight_files, ref)
+        both = manifest.model_copy(update={"inflight_data": (one, other), "inflight_files": files})
         with pytest.raises(ConfigurationError, match="queues with rows of different kinds"):
             InflightTable(store.parts, both, Selection()).schema()
         assert rows_of(InflightTable(store.parts, both, Selection("out"))).num_rows == 1

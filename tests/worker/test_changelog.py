@@ -16,7 +16,7 @@ from laminar_core.worker.changelog import Changelog
 from laminar_core.worker.segments import SegmentWriter
 from laminar_core.worker.snapshots import NotFinished, SnapshotWriter, Written
 from laminar_core.worker.task import Cut, PendingPart
-from tests.driver.hosts import Background
+from tests.driver.hosts import Background, threads_of
 from tests.store.stores import open_job
 
 INTERVAL_MS = 100
@@ -83,7 +83,9 @@ class Worker:
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
         options = StateOptions(mode, changelog_interval_ms=INTERVAL_MS)
         segments = SegmentWriter(self.store, Generation(generation), 0, options, self.background)
-        self.writer = SnapshotWriter(segments, self.background, self.clock, lambda: None)
+        self.writer = SnapshotWriter(
+            segments, threads_of(self.background), self.clock, lambda: None
+        )
         self.changelog = Changelog(self.writer, options, self.clock)
 
     def follow(self, **chains: tuple[SegmentRef, ...]) -> None:

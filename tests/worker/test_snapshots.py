@@ -1,6 +1,7 @@
 """The background half of a snapshot: everything durable, or the checkpoint declined."""
 
 from collections.abc import Iterable
+from concurrent.futures import Executor
 
 import pyarrow as pa
 import pytest
@@ -15,18 +16,24 @@ from laminar_core.protocol.unaligned import InFlightChannelData, QueueId
 from laminar_core.records.limits import TIME_US_MIN
 from laminar_core.records.manifest import EdgeRef
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from laminar_core.worker import snapshots
+from laminar_core.worker import inflight_writing
 from laminar_core.worker.inflight import Captured, Queue
-from laminar_core.worker.segments import SegmentWriter
-from laminar_core.worker.snapshots import (
+from laminar_core.worker.inflight_writing import (
+    InflightComplete,
     InflightWritten,
     NotFinished,
     NotWritten,
+)
+from laminar_core.worker.segments import SegmentWriter
+from laminar_core.worker.snapshots import (
+    INFLIGHT_FILES,
     SnapshotWriter,
+    WorkerPart,
     Written,
+    channels_of,
 )
 from laminar_core.worker.task import Cut, PendingPart
-from tests.driver.hosts import Background
+from tests.driver.hosts import Background, threads_of
 from tests.store.stores import open_job
 
 ROWS = pa.table({"key": ["a", "b"], "value": [1, 2]})
@@ -35,13 +42,12 @@ ROWS = pa.table({"key": ["a", "b"], "value": [1, 2]})
 class Writer:
     """A writer whose background runs when the test says so."""
 
-    def __init__(self, *faults: Fault, compression=None, files=None) -> None:
+    def __init__(self, *faults: Fault, compression=None, inflight=None, files=None) -> None:
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
         self.background, self.wakes = Background(), 0
         self.segments = SegmentWriter(self.store, Generation(1), 1, StateOptions(), self.background)
-        self.writer = SnapshotWriter(
-            self.segments, self.background, ManualClock(), self._wake, compression, files
-        )
+        threads = threads_of(self.background, inflight, files)
+        self.writer = SnapshotWriter(self.segments, threads, ManualClock(), self._wake, compression)
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -205,143 +211,95 @@ def piece(*values: int, checkpoint_id: int = 3, number: int = 0, last: bool = Fa
     return InFlightChannelData(CheckpointId(checkpoint_id), QueueId("input", number), rows, 0, last)
 
 
-def values(writer: Writer, result) -> list[int]:
-    elements = writer.store.parts.read_inflight(result.entry, SCHEMA)
-    return [n for element in elements for n in element.data.column("n").to_pylist()]
+def capture(writer: Writer, number: int = 0, checkpoint_id: int = 3, *, complete=True) -> None:
+    """Capture a row with the number of its queue."""
+    captured = piece(number, number=number, checkpoint_id=checkpoint_id, last=True)
+    writer.writer.capture("v", queue(number), captured)
+    if complete:
+        writer.writer.complete_inflight(CheckpointId(checkpoint_id))
 
 
-def test_pieces_of_a_queue_become_one_file_when_nothing_follows():
+def test_in_flight_data_is_written_in_its_turn_where_there_is_one_thread():
     writer = Writer()
-    writer.writer.capture("v", queue(), piece(1, 2))
-    writer.writer.capture("v", queue(), piece(3))
-    assert writer.results() == []
-    writer.writer.capture("v", queue(), piece(last=True))
-    (result,) = writer.results()
-    assert isinstance(result, InflightWritten)
-    assert (result.entry.event_count, result.entry.row_count) == (3, 3)
-    assert (result.entry.subtask_index, result.entry.input_id) == (1, 0)
-    assert values(writer, result) == [1, 2, 3]
-    assert writer.wakes == 1
+    capture(writer)
+    assert writer.writer.results() == []
+    complete, written = writer.results()
+    assert isinstance(written, InflightWritten)
+    assert complete == InflightComplete(CheckpointId(3), 1)
+    assert writer.wakes == 2
 
 
-def test_a_queue_in_which_nothing_was_has_no_file():
-    writer = Writer()
-    writer.writer.capture("v", queue(), piece())
-    writer.writer.capture("v", queue(), piece(last=True))
-    (result,) = writer.results()
-    assert result == InflightWritten(CheckpointId(3), queue(), None)
-    assert writer.store.objects.list("") == []
+class AtOnce(Executor):
+    """Runs what is submitted before it answers."""
 
-
-def test_queues_and_checkpoints_have_files_of_their_own():
-    writer = Writer()
-    for number in (0, 1):
-        writer.writer.capture("v", queue(number), piece(number, number=number))
-    for number in (0, 1):
-        writer.writer.capture("v", queue(number), piece(number=number, last=True))
-    writer.writer.capture("v", queue(), piece(9, checkpoint_id=4, last=True))
-    assert [values(writer, result) for result in writer.results()] == [[0], [1], [9]]
-
-
-def test_in_flight_data_of_what_was_given_up_is_forgotten_and_that_of_others_is_not():
-    writer = Writer()
-    writer.writer.capture("v", queue(), piece(1))
-    writer.writer.capture("v", queue(), piece(5, checkpoint_id=4))
-    assert writer.results() == []
-    writer.writer.discard(CheckpointId(3))
-    writer.writer.capture("v", queue(), piece(2, last=True))
-    writer.writer.capture("v", queue(), piece(6, checkpoint_id=4, last=True))
-    (result,) = writer.results()
-    assert values(writer, result) == [5, 6]
-    assert writer.writer._encoders == {}
-
-
-def test_a_store_that_refuses_in_flight_data_declines_the_checkpoint():
-    writer = Writer(Fault("put_if_absent", Effect.FAIL, last=2))
-    writer.writer.capture("v", queue(), piece(1, last=True))
-    (result,) = writer.results()
-    assert isinstance(result, NotWritten)
-    assert (result.checkpoint_id, result.vertex_id) == (3, "v")
-    assert result.reason.startswith("in-flight data of first: memory:// cannot put_if_absent")
-
-
-def test_in_flight_data_that_cannot_be_encoded_is_more_than_a_lost_checkpoint():
-    writer = Writer()
-    broken = InFlightChannelData(CheckpointId(3), QueueId("input", 0), (object(),), 0, last=True)
-    writer.writer.capture("v", queue(), broken)
-    assert isinstance(writer.results()[0], NotFinished)
+    def submit(self, fn, /, *args, **kwargs):
+        background = Background()
+        future = background.submit(fn, *args, **kwargs)
+        background.run()
+        return future
 
 
 @pytest.fixture
-def files(monkeypatch) -> Background:
-    """The threads that write the files of queues: they do it when somebody waits for them."""
+def other(monkeypatch) -> Background:
+    """Other threads than that for state: they work when somebody waits for them."""
     background = Background()
-    monkeypatch.setattr(snapshots, "wait", lambda _: background.run())
+    monkeypatch.setattr(inflight_writing, "wait", lambda _: background.run())
     return background
 
 
-def test_files_of_queues_are_written_while_state_is(files):
-    writer = Writer(files=files)
-    for number in (0, 1):
-        writer.writer.capture("v", queue(number), piece(number, number=number, last=True))
+def test_the_file_with_in_flight_data_is_written_while_state_is(other):
+    """State was queued before it, and has not been written yet."""
+    writer = Writer(inflight=AtOnce(), files=other)
     writer.submit(3, window=Snapshot.of([ROWS]))
+    capture(writer)
+    assert [type(result) for result in writer.writer.results()] == [InflightComplete]
+    other.run()
+    assert [type(result) for result in writer.writer.results()] == [InflightWritten]
     assert [type(result) for result in writer.results()] == [Written]
-    assert len(files.queue) == 2
-    files.run()
-    assert [values(writer, result) for result in writer.results()] == [[0], [1]]
-    assert writer.wakes == 3
 
 
 @pytest.mark.parametrize("next_part", ["state", "queue"])
-def test_nothing_of_another_checkpoint_is_written_before_they_are(files, next_part):
-    writer = Writer(files=files)
-    writer.writer.capture("v", queue(), piece(1, last=True))
+def test_nothing_of_another_checkpoint_is_written_before_it_is(other, next_part):
+    writer = Writer(files=other)
+    capture(writer)
     writer.results()
     if next_part == "state":
         writer.submit(4, window=Snapshot.of([ROWS]))
     else:
-        writer.writer.capture("v", queue(), piece(2, checkpoint_id=4, last=True))
+        capture(writer, checkpoint_id=4)
     found = writer.results()
-    files.run()
+    other.run()
     found += writer.results()
-    assert isinstance(found[0], InflightWritten)
-    assert found[0].checkpoint_id == 3
+    assert next(r.checkpoint_id for r in found if isinstance(r, InflightWritten)) == 3
     written = [key for verb, key in writer.store.objects.calls if verb == "put_if_absent"]
     assert "0000000003" in written[0]
     assert "0000000004" in written[1]
 
 
-def test_a_discard_is_done_when_no_file_is_being_written_and_those_that_wait_are_left_out(files):
-    writer = Writer(files=files)
-    writer.writer.capture("v", queue(), piece(1, last=True))
+def test_a_discard_is_done_when_no_file_is_being_written_and_those_that_wait_are_left_out(other):
+    writer = Writer(files=other)
+    capture(writer)
     writer.results()
     writer.writer.discard(CheckpointId(3))
     assert writer.writer.given_up == 1
     assert writer.results() == []
     assert writer.writer.given_up == 0
-    assert len(files.queue) == 0
+    assert len(other.queue) == 0
     assert writer.store.objects.list("") == []
 
 
-def test_a_queue_whose_file_another_thread_could_not_write_declines_the_checkpoint(files):
-    writer = Writer(Fault("put_if_absent", Effect.FAIL, last=2), files=files)
-    for number in (0, 1):
-        writer.writer.capture("v", queue(number), piece(number, number=number, last=True))
-    writer.results()
-    files.run()
-    assert [type(result) for result in writer.results()] == [NotWritten, InflightWritten]
-
-
-@pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_in_flight_data_may_be_compressed(compression):
-    plain, small = Writer(), Writer(compression=compression)
-    for writer in (plain, small):
-        rows = Batch(pa.record_batch({"n": [7] * 50_000}, schema=SCHEMA))
-        captured = InFlightChannelData(CheckpointId(3), QueueId("input", 0), (rows,), 0, last=True)
-        writer.writer.capture("v", queue(), captured)
-    (large,), (compressed,) = plain.results(), small.results()
-    assert compressed.entry.size_bytes < large.entry.size_bytes / 10
-    assert values(small, compressed) == values(plain, large)
+def test_a_part_of_a_worker_is_packed_when_all_of_its_channels_are_complete():
+    part = WorkerPart.of(["a", "b"])
+    part.missing.discard(channels_of("a"))
+    part.missing.discard(channels_of("b"))
+    assert not part.can_be_packed, "nothing was captured"
+    part = WorkerPart.of(["a", "b"])
+    part.missing.add(INFLIGHT_FILES)
+    part.missing.discard(channels_of("a"))
+    assert not part.can_be_packed, "b is recorded"
+    part.missing.discard(channels_of("b"))
+    assert part.can_be_packed
+    assert part.lacks_state_of("a")
 
 
 def test_what_has_expired_is_recorded_as_far_as_it_is_a_time():

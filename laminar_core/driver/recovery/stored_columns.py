@@ -175,7 +175,7 @@ def _one_of_each_table(
     yield from found.items()
 
 
-def _size_bytes(file: FileRef) -> int:
+def _size_bytes(file: FileRef | InflightEntry) -> int:
     return file.size_bytes
 
 
@@ -192,6 +192,7 @@ def _in_flight(
     manifest: CheckpointManifest, plan: Plan, store: CheckpointStore, names: Names
 ) -> Iterator[Mismatch | ReadDifferently]:
     edges = {(e.upstream, e.downstream, plan.input_index(e)): e for e in plan.edges}
+    files = store.parts.inflight(manifest.inflight_files)
     rows: dict[EdgeRef, int] = {}
     smallest: dict[EdgeRef, InflightEntry] = {}
     for entry in manifest.inflight_data:
@@ -202,7 +203,7 @@ def _in_flight(
         edge = edges.pop(key, None)  # One that is gone is told of already.
         if edge is None:
             continue
-        before = store.parts.read_inflight_schema(entry)
+        before = files.schema(entry)
         where = f"in flight from {edge.upstream} to {edge.downstream}"
         where = f"{rows[entry.edge]:,} rows {where} in checkpoint {manifest.checkpoint_id}"
         changes = compare_columns(

@@ -215,6 +215,7 @@ def _with_inflight(edge: EdgeRef, plan: Plan = PLAN) -> CheckpointManifest:
         **file_ref(f"checkpoints/0000000007/operators/{first}/0/inflight_0.buf").model_dump(
             include={"path", "size_bytes", "sha256"}
         ),
+        offset=0,
         operator_id=first,
         direction="input",
         subtask_index=0,

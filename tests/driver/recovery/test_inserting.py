@@ -55,6 +55,7 @@ def flowing(checkpoint: CheckpointManifest, upstream: str, downstream: str) -> C
         **file_ref("checkpoints/0000000007/operators/last/0/inflight_0.buf").model_dump(
             include={"path", "size_bytes", "sha256"}
         ),
+        offset=0,
         operator_id=downstream,
         direction="input",
         subtask_index=0,

@@ -60,6 +60,7 @@ def test_rows_in_flight_keep_their_edge() -> None:
         **file_ref("checkpoints/0000000007/operators/sums/0/inflight_0.buf").model_dump(
             include={"path", "size_bytes", "sha256"}
         ),
+        offset=0,
         operator_id="sums",
         direction="input",
         subtask_index=0,

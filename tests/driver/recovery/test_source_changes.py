@@ -23,7 +23,7 @@ from laminar_core.testing.jobs import DELAY, payments, windowed
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.worker.outputs import edge_entry
-from tests.records.manifests import alignment, file_ref, manifest, subtask
+from tests.records.manifests import alignment, file_ref, files_of, manifest, subtask
 
 WORKERS = 2
 ROWS = {"a": 10, "b": 20, "c": 30}
@@ -222,6 +222,7 @@ def test_rows_in_flight_behind_a_source_that_went_are_refused_by_its_name() -> N
     (edge,) = [e for e in plan.edges if e.upstream == "b"]
     flying = InflightEntry(
         path="checkpoints/7/inflight",
+        offset=0,
         size_bytes=1,
         sha256="0" * 64,
         operator_id="all",
@@ -235,7 +236,13 @@ def test_rows_in_flight_behind_a_source_that_went_are_refused_by_its_name() -> N
         row_count=1,
     )
     assert edge.downstream == "all"
-    checkpoint = checkpoint_of(plan, mode="switched", is_unaligned=True, inflight_data=(flying,))
+    checkpoint = checkpoint_of(
+        plan,
+        mode="switched",
+        is_unaligned=True,
+        inflight_data=(flying,),
+        inflight_files=files_of(flying),
+    )
     (problem,) = problems(checkpoint, plan_of("a"))
     assert "checkpoint 7 has rows in flight behind source b, which the pipeline lacks" in problem
     assert "`laminar stop`" in problem

@@ -34,7 +34,7 @@ def report(bench: Bench) -> dict:
 
 def test_bytes_are_those_in_the_store_by_kind(bench) -> None:
     objects = bench.store.objects
-    key = bench.store.paths.inflight(CheckpointId(5), "window", 0, "input", 1)
+    key = bench.store.paths.inflight(CheckpointId(5), 0)
     objects.put(key, b"x" * 123)
     told = report(bench)
     sizes = {key: objects.size(key) for key in objects.list("")}

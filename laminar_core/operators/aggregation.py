@@ -36,6 +36,7 @@ from laminar_core.operators.base import (
     one_table,
 )
 from laminar_core.operators.columns import require_columns
+from laminar_core.operators.early_results import are_due
 from laminar_core.operators.keyed import (
     key_group_properties,
     number,
@@ -328,7 +329,7 @@ class WindowAggregator:
         """
         before_us = self._state.watermark_us
         fired = self._state.advance(watermark_us)
-        if self._is_early(before_us):
+        if are_due(self._spec.early_us, before_us, self._state.watermark_us):
             fired = chain(fired, self._state.take_changed())
         if self._ahead is not None:
             fired = self._not_again(self._ahead, fired)
@@ -357,13 +358,6 @@ class WindowAggregator:
         del name  # There is one table.
         merged = merge_stored(tables, self._layout, expired_us)
         yield with_versions(merged, self._layout.accumulators)
-
-    def _is_early(self, before_us: int | None) -> bool:
-        """Return whether early results are due, now that the watermark is not ``before_us``."""
-        early_us, now_us = self._spec.early_us, self._state.watermark_us
-        if early_us is None or now_us is None:
-            return False
-        return before_us is None or before_us // early_us < now_us // early_us
 
     def _not_again(self, ahead: Progress, fired: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield the firing windows without the rows that were emitted before."""

@@ -40,7 +40,8 @@ from laminar_core.operators.base import (
     StateTable,
     SubtaskContext,
 )
-from laminar_core.operators.columns import require_columns
+from laminar_core.operators.columns import require_columns, require_distinct
+from laminar_core.operators.early_results import EmittedResults, are_due
 from laminar_core.operators.keyed import (
     key_group_properties,
     number,
@@ -55,13 +56,16 @@ from laminar_core.operators.partial_results import (
 )
 from laminar_core.operators.progress import Progress, least_watermark_us, progress_properties
 from laminar_core.operators.stateless import StatelessSubtask
+from laminar_core.operators.weights import unweighted_schema, weighted_schema
 from laminar_core.operators.windows import event_times_us, require_time_column
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.state.changed_keys import ChangedKeys
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.named_tables import TABLES, TableLayout, described
 from laminar_core.state.rescaling import Redistribution
 from laminar_core.state.session_rows import by_key_and_time, key_codes, times_of
 from laminar_core.state.session_state import (
+    EMITTED,
     PinnedSessions,
     SessionLayout,
     SessionState,
@@ -201,20 +205,37 @@ class Sessions:
     Sessions that touch are one. So a session ends only when the watermark is past its end, not when
     it reaches it: a row with that time may still come. ``allowed_lateness_us`` delays the emission,
     and rows count for so much longer.
+
+    With ``early_us``, whenever the watermark passes a multiple of it, the results so far of open
+    sessions are emitted, where they are others than before. Rows have weights then: an earlier
+    result goes when another one of its session comes. It is part of the description, because the
+    state has the results that were emitted.
     """
 
     redistribution: ClassVar[Redistribution] = "keyed"
-    output_mode: ClassVar[OutputMode] = "append"
     needs_event_time: ClassVar[bool] = True
     operator_id: str
     keys: tuple[str, ...]
     gap_us: int
     aggregates: tuple[Aggregate, ...]
     allowed_lateness_us: int = 0
+    early_us: int | None = None
+
+    @property
+    def output_mode(self) -> OutputMode:
+        """Whether rows come and go."""
+        return "append" if self.early_us is None else "retract"
+
+    @property
+    def updates_by(self) -> tuple[str, ...]:
+        """The columns that have one row of equal values at a time, if rows come and go."""
+        return () if self.early_us is None else (*self.keys, WINDOW_START)
 
     def describe(self) -> JsonObject:
         """Return keys, gap, lateness, aggregates and the table: the meaning of the state."""
+        early: JsonObject = {} if self.early_us is None else {"early_us": self.early_us}
         return {
+            **early,
             "kind": "session-aggregate",
             "keys": list(self.keys),
             "gap_us": self.gap_us,
@@ -226,32 +247,49 @@ class Sessions:
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
         """Return keys, ``window_start``, ``window_end`` (timestamp[us, UTC]), results.
 
+        With early results ``_weight`` is the last one.
+
         Raises:
             ConfigurationError: the input does not come from the matching ``PartialSessions``
-                (WRONG_SCHEMA), or two output columns have one name (INVALID_PIPELINE).
+                (WRONG_SCHEMA), two output columns have one name (INVALID_PIPELINE), or early
+                results cannot be compared (UNSUPPORTED_TYPE).
         """
         window = (pa.field(WINDOW_START, TIME_TYPE), pa.field(WINDOW_END, TIME_TYPE))
-        partial = self.layout(input_schema).schema
-        return result_schema(partial, self.keys, self.aggregates, window)
+        results = result_schema(self._partial(input_schema), self.keys, self.aggregates, window)
+        return results if self.early_us is None else weighted_schema(results)
 
     def layout(self, input_schema: pa.Schema) -> SessionLayout:
         """Return the columns and times of the state."""
-        columns = (*self.keys, WINDOW_START, EXPIRES)
+        schema = self._partial(input_schema)
+        if self.early_us is not None:
+            require_distinct([*schema.names, EMITTED], "rename the key column")
+            schema = schema.append(self.emitted(input_schema).field)
         return SessionLayout(
             keys=self.keys,
             accumulators=accumulators_of(self.aggregates),
-            schema=partial_schema(input_schema, columns, self.aggregates),
+            schema=schema,
             gap_us=self.gap_us,
             lateness_us=self.allowed_lateness_us,
         )
 
+    def emitted(self, input_schema: pa.Schema) -> EmittedResults:
+        """Return the comparison of results with those that were emitted early."""
+        return EmittedResults(self.keys, self.output_schema(input_schema))
+
     def state_tables(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
-        """Return key group, keys, ``window_start``, ``_expires``, accumulators."""
+        """Return key group, keys, ``window_start``, ``_expires``, accumulators.
+
+        With early results, those that were emitted of a session are the last column.
+        """
         return {SESSIONS: self.layout(input_schema).stored_schema}
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "SessionAggregator":
         """Create the running instance."""
         return SessionAggregator(self, context, input_schema)
+
+    def _partial(self, input_schema: pa.Schema) -> pa.Schema:
+        """Return the columns of partial sessions."""
+        return partial_schema(input_schema, (*self.keys, WINDOW_START, EXPIRES), self.aggregates)
 
 
 class SessionAggregator:
@@ -262,8 +300,14 @@ class SessionAggregator:
         self._context = context
         self._layout = spec.layout(input_schema)
         self._table = TableLayout(SESSIONS, self._layout.stored_schema, spec.keys, "sessions")
-        self._schema = spec.output_schema(input_schema)
-        self._state = SessionState(self._layout, context.backend.shelf(self._layout.schema))
+        schema = spec.output_schema(input_schema)
+        is_early = spec.early_us is not None
+        self._emitted = EmittedResults(spec.keys, schema) if is_early else None
+        self._results_schema = unweighted_schema(schema) if is_early else schema
+        shelf = context.backend.shelf(self._layout.schema)
+        self._state = SessionState(
+            self._layout, shelf, ChangedKeys(spec.keys) if is_early else None
+        )
         self._ahead: Progress | None = None
         """After a restore with other workers, until the watermark has caught up."""
         self._late_here = 0
@@ -284,7 +328,10 @@ class SessionAggregator:
         Raises:
             DataError: an integer sum leaves 64 bits (ARITHMETIC_OVERFLOW).
         """
-        rows = pa.Table.from_batches([batch]).select(self._layout.schema.names)
+        rows = pa.Table.from_batches([batch])
+        if self._emitted is not None:
+            rows = self._emitted.before_any(rows)
+        rows = rows.select(self._layout.schema.names)
         if self._ahead is not None and rows.num_rows:
             last_us = times_of(rows, EXPIRES) - self._spec.gap_us
             lateness_us = self._spec.allowed_lateness_us
@@ -312,19 +359,34 @@ class SessionAggregator:
     def on_watermark(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
         """Yield the results of the sessions that have ended, in the order of their ends.
 
-        With very many, the order is kept in each of several parts.
+        With very many, the order is kept in each of several parts. Early results of sessions that
+        stay open come after them.
 
         Raises:
             DataError: an integer sum leaves 64 bits (ARITHMETIC_OVERFLOW).
         """
+        before_us = self._state.watermark_us
         for fired in self._state.advance(watermark_us):
-            yield from self._results(fired)
+            if self._emitted is None:
+                yield from self._results(fired).to_batches(max_chunksize=OUTPUT_ROWS_MAX)
+            else:
+                yield from self._emitted.change(fired.column(EMITTED), self._results(fired)).rows
+        if self._emitted and are_due(self._spec.early_us, before_us, self._state.watermark_us):
+            yield from self._early_results(self._emitted)
         if self._ahead is not None and not self._ahead.is_ahead_of(self._state.watermark_us):
             self._ahead = None
 
     def output_watermark(self, watermark_us: int) -> int:
-        """Return the watermark of ``window_end``: no later result ends before it."""
-        return self._state.output_watermark(watermark_us)
+        """Return the watermark of ``window_end``: no later result ends before it.
+
+        A session that was open when early results were due ended later than that, so no result
+        that is taken back is older.
+        """
+        held_us = self._state.output_watermark(watermark_us)
+        if (early_us := self._spec.early_us) is None:
+            return held_us
+        due_us = watermark_us - watermark_us % early_us
+        return min(held_us, due_us - self._spec.allowed_lateness_us)
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Pin the sessions; merging and sorting them is left to the asynchronous phase."""
@@ -399,9 +461,14 @@ class SessionAggregator:
             )
         return table
 
-    def _results(self, fired: pa.Table) -> Iterator[pa.RecordBatch]:
+    def _early_results(self, emitted: EmittedResults) -> Iterator[pa.RecordBatch]:
+        for some in self._state.take_changed():
+            change = emitted.change(some.table.column(EMITTED), self._results(some.table))
+            self._state.put_back(some, change.emitted, change.differs)
+            yield from change.rows
+
+    def _results(self, sessions: pa.Table) -> pa.Table:
         names = [*self._spec.keys, WINDOW_START, EXPIRES]
-        columns = [fired.column(name) for name in names]
-        columns += [finish(fired, aggregate) for aggregate in self._spec.aggregates]
-        table = pa.Table.from_arrays(columns, schema=self._schema)
-        yield from table.to_batches(max_chunksize=OUTPUT_ROWS_MAX)
+        columns = [sessions.column(name) for name in names]
+        columns += [finish(sessions, aggregate) for aggregate in self._spec.aggregates]
+        return pa.Table.from_arrays(columns, schema=self._results_schema)

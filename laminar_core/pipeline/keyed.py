@@ -299,16 +299,17 @@ class SessionStream:
         emitted; ``allowed_lateness`` delays that, and the emission, and later windows downstream.
         ``late_rows`` is as for windows.
 
+        With ``early``, results of sessions that are open are emitted as well: whenever event time
+        passes a multiple of this duration, those that have changed. The result is a retract stream:
+        a session that grows or joins another one takes its earlier results back by rows with
+        ``_weight`` -1.
+
         Raises:
-            ConfigurationError: early results are asked for (INVALID_OPTION), or columns do not fit.
+            ConfigurationError: a duration is invalid (INVALID_OPTION), columns do not fit, or early
+                results cannot be compared.
         """
         _check_aggregation(name, aggregates)
-        if early is not None:
-            raise ConfigurationError(
-                ErrorCode.INVALID_OPTION,
-                f"{name}: sessions have no early results, because two of them can become one, and"
-                " no row would take the earlier ones back: leave early out, or use windows",
-            )
+        early_us = None if early is None else duration_us(early)
         lateness_us = 0 if allowed_lateness is None else duration_us(allowed_lateness)
         partial = PartialSessions(
             f"{name}-combine",
@@ -318,7 +319,7 @@ class SessionStream:
             aggregates,
             self._time.lag_us,
         )
-        merge = Sessions(name, self._columns, self._gap_us, aggregates, lateness_us)
+        merge = Sessions(name, self._columns, self._gap_us, aggregates, lateness_us, early_us)
         results = aggregated(self._stream, partial, merge, late_rows=late_rows)
         return results.timed(EventTime.behind_sessions())
 

@@ -27,8 +27,12 @@ class ChangedKeys:
 
     def add(self, pane_us: int, rows: pa.Table) -> None:
         """Note that these rows came for a pane."""
+        self.note(pane_us, self.hashes_of(rows))
+
+    def note(self, pane_us: int, changed: UInt64Array) -> None:
+        """Note that rows with these hashes of keys came for a pane."""
         hashes = self._hashes.setdefault(pane_us, [])
-        hashes.append(np.unique(self.hashes_of(rows)))
+        hashes.append(np.unique(changed))
         since = self._since.get(pane_us, 0) + len(hashes[-1])
         if since > max(_HASHES_MIN, 2 * len(hashes[0])):
             hashes[:] = [np.unique(np.concatenate(hashes))]

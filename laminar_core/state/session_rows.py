@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from pyarrow.compute import call_function
 
 from laminar_core.aggregates.group_keys import flat_keys
 from laminar_core.aggregates.grouping import plain_column
@@ -58,6 +59,16 @@ def find_sessions(codes: Codes, starts_us: Integers, ends_us: Integers) -> Sessi
     begins = is_new_key | (starts[1:] > _latest_so_far(key_numbers, ends)[:-1])
     firsts = np.append(0, np.flatnonzero(begins) + 1)
     return Sessions(order, firsts, np.maximum.reduceat(ends, firsts))
+
+
+def joined_lists(lists: pa.Array, sessions: Sessions) -> pa.Array:
+    """Return the lists of the rows of each session, one behind the other, without nulls."""
+    taken = lists.take(pa.array(sessions.order))
+    lengths = call_function("list_value_length", [taken]).to_numpy()
+    bounds = np.append(np.int32(0), np.cumsum(lengths, dtype=np.int32))
+    offsets = bounds[np.append(sessions.firsts, len(lists))]
+    items = call_function("list_flatten", [taken])
+    return pa.ListArray.from_arrays(pa.array(offsets), items)
 
 
 def key_codes(keys: Iterable[pa.ChunkedArray], row_count: int) -> Integers:

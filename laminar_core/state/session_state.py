@@ -33,6 +33,7 @@ from pyarrow.compute import call_function
 from laminar_core.aggregates.accumulators import ROW_COUNT, Accumulator, merge
 from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.codec.stable_hash import UInt64Array, hash_columns
+from laminar_core.state.changed_keys import ChangedKeys
 from laminar_core.state.chunks import Chunk, Shelf
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.kept_rows import (
@@ -50,6 +51,7 @@ from laminar_core.state.session_rows import (
     Codes,
     Sessions,
     find_sessions,
+    joined_lists,
     key_codes,
     times_of,
 )
@@ -57,6 +59,9 @@ from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE, WINDOW_START
 
 FIRED_KEYS_MAX = 262_144
 """Sessions of so many keys are merged together when they fire."""
+EMITTED = "_emitted"
+"""The column of lists of the early results that were emitted of a session, if it has any."""
+_ALL_SESSIONS = 0  # Keys that have changed are noted for no pane in particular.
 _SIZE_RATIO = 2
 _NUMBER = "session number"  # No accumulator has such a name.
 
@@ -65,7 +70,10 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class SessionLayout:
-    """``schema``: the keys, ``window_start``, ``_expires`` (the end), the accumulators."""
+    """``schema``: the keys, ``window_start``, ``_expires`` (the end), the accumulators.
+
+    With early results, ``_emitted`` is the last column.
+    """
 
     keys: tuple[str, ...]
     accumulators: tuple[Accumulator, ...]
@@ -205,12 +213,18 @@ class PinnedSessions:
 class SessionState:
     """The sessions that one subtask holds open."""
 
-    def __init__(self, layout: SessionLayout, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self,
+        layout: SessionLayout,
+        shelf: Shelf | None = None,
+        changed: ChangedKeys | None = None,
+    ) -> None:
         self.watermark_us: int | None = None
         self.late_row_count = 0
         """Input rows dropped because the watermark had passed them."""
         self._layout = layout
         self._room = Room(layout.schema, shelf)
+        self._changed = changed
         self._runs: list[_Run] = []
         self._least_end_us: int | None = None
         """No piece that is alive ends before it; None: there is none."""
@@ -254,6 +268,27 @@ class SessionState:
             if fired.num_rows:
                 yield fired
         self._sweep()
+
+    def take_changed(self) -> Iterator[_Pieces]:
+        """Take the open sessions out whose keys got rows since the last call, each as a whole.
+
+        Each part has to be ``put_back`` before the next one is taken.
+        """
+        assert self._changed is not None, "no changed keys are noted"
+        hashes = np.unique(self._changed.take().get(_ALL_SESSIONS, np.empty(0, np.uint64)))
+        for first in range(0, len(hashes), FIRED_KEYS_MAX):
+            some = self._take_out(hashes[first : first + FIRED_KEYS_MAX])
+            if len(some):
+                yield some
+        if len(hashes):
+            self._sweep()
+
+    def put_back(self, sessions: _Pieces, emitted: pa.Array, differs: Flags) -> None:
+        """Keep sessions with other lists of early results; ``differs``: whether a list is new."""
+        at = self._layout.schema.get_field_index(EMITTED)
+        rows = sessions.table.set_column(at, self._layout.schema.field(at), emitted)
+        changed = sessions.changed | differs
+        self._runs.append(_living(replace(sessions, rows=rows, changed=changed)))
 
     def output_watermark(self, watermark_us: int) -> int:
         """Return what no session that is still to fire ends before; an open one ends after it."""
@@ -302,12 +337,7 @@ class SessionState:
 
     def _fire(self, hashes: UInt64Array, before_us: int) -> pa.Table:
         """Take the sessions with these hashes out; put back those that are still open."""
-        taken: list[_Pieces] = []
-        for run in self._runs:
-            at = run.positions(hashes)
-            taken.append(run.pieces.take(at))
-            run.dead[at] = True
-        whole = merged_pieces(_Pieces.together(taken, self._layout), self._layout)
+        whole = self._take_out(hashes)
         ended = whole.ends < before_us
         if not ended.all():
             left = whole.where(~ended)
@@ -315,11 +345,22 @@ class SessionState:
         fired = whole.where(ended)
         return fired.table.take(pa.array(np.argsort(fired.ends, kind="stable")))
 
+    def _take_out(self, hashes: UInt64Array) -> _Pieces:
+        """Take the sessions with these hashes out, each as a whole."""
+        taken: list[_Pieces] = []
+        for run in self._runs:
+            at = run.positions(hashes)
+            taken.append(run.pieces.take(at))
+            run.dead[at] = True
+        return merged_pieces(_Pieces.together(taken, self._layout), self._layout)
+
     def _append(self, pieces: _Pieces) -> None:
         least_us = int(pieces.ends.min())
         if self._least_end_us is None or least_us < self._least_end_us:
             self._least_end_us = least_us
         merged = merged_pieces(pieces, self._layout)
+        if self._changed is not None:
+            self._changed.note(_ALL_SESSIONS, merged.hashes)
         self._runs.append(_living(merged))
         self._tidy()
 
@@ -390,6 +431,9 @@ def merged_pieces(pieces: _Pieces, layout: SessionLayout) -> _Pieces:
     columns[WINDOW_START] = pa.chunked_array([pa.array(starts).cast(TIME_TYPE)])
     columns[EXPIRES] = pa.chunked_array([pa.array(sessions.ends).cast(TIME_TYPE)])
     columns |= {name: accumulated.column(name) for name in accumulated.column_names}
+    if EMITTED in layout.schema.names:
+        lists = joined_lists(as_array(pieces.table.column(EMITTED)), sessions)
+        columns[EMITTED] = pa.chunked_array([lists])
     rows = pa.Table.from_arrays(
         [columns[name] for name in layout.schema.names], layout.schema.names
     )

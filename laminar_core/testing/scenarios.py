@@ -41,7 +41,7 @@ from laminar_core.testing.lookup_jobs import LOOKUP_JOBS
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.pairing_jobs import EQUAL_WINDOWS_JOBS, PAIRING_JOBS
 from laminar_core.testing.process_jobs import PROCESS_JOBS
-from laminar_core.testing.session_jobs import SESSION_JOBS
+from laminar_core.testing.session_jobs import EARLY_SESSION_JOBS, SESSION_JOBS
 from laminar_core.testing.updating_jobs import RANKED_JOBS, RETRACTED_JOBS, UPDATING_JOBS
 from laminar_core.testing.weighted_jobs import WEIGHTED_JOBS
 
@@ -369,5 +369,6 @@ SCENARIOS: dict[str, BuildJob] = {
     **RETRACTED_JOBS,
     **RANKED_JOBS,
     **EQUAL_WINDOWS_JOBS,
+    **EARLY_SESSION_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

@@ -1,10 +1,12 @@
 """Jobs with session windows: wrong if a session is cut, joined to another, or emitted twice."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from laminar_core.operators import agg, windows
+from laminar_core.operators.weights import WEIGHT
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.stream import Stream
 from laminar_core.testing.event_time_jobs import LATE_EVERY, with_late_rows
@@ -52,6 +54,24 @@ def late_sessions_job(parallelism: int) -> Job:
     return job
 
 
+def early_sessions_job(parallelism: int, pace: float | None = None) -> Job:
+    """Return a job whose sessions are emitted while they grow, and taken back.
+
+    ``pace`` is in rows per second. Which results are emitted in between depends on the order of
+    events; added up, the final ones are left.
+    """
+    del parallelism
+    tables, burden = payments(), Burden()
+    p = Pipeline("early-sessions")
+    source = p.source("in", MemorySource(tables, abreast=True), rows_per_second=pace)
+    rows = source.watermark("ts", max_delay=DELAY)
+    dealt = rows.rebalance().map(burden.carry, name="slow")
+    found = _sessions(dealt, early="1 second")
+    job = with_ledgers(p, {"out": (found, sessions_of(rows_of(tables)))}, burden)
+    job.judge = added_up(exactly(sessions_of(rows_of(tables))))
+    return job
+
+
 def windows_behind_sessions_job(parallelism: int) -> Job:
     """Return a job of windows over the ends of sessions, which are older than the watermark."""
     del parallelism
@@ -76,11 +96,11 @@ def windows_behind_sessions_job(parallelism: int) -> Job:
     return with_ledgers(p, {"out": (ended, list(found.values()))}, burden)
 
 
-def _sessions(rows: Stream) -> Stream:
+def _sessions(rows: Stream, early: str | None = None) -> Stream:
     return (
         rows.key_by("key")
         .session("5 seconds", time="ts")
-        .aggregate("sessions", agg.count(), agg.sum("value", name="total"))
+        .aggregate("sessions", agg.count(), agg.sum("value", name="total"), early=early)
     )
 
 
@@ -110,6 +130,20 @@ def exactly(sessions: Sequence[Row]) -> Judge:
             yield f"{rows_late} rows are late, and of sessions there are {found}, not {expected}"
 
     return judge
+
+
+def added_up(judge: Judge) -> Judge:
+    """Return a judge of the rows that are there once the weights of equal ones are added up."""
+
+    def of_what_is_there(rows: list[Row], rows_late: int) -> Iterator[str]:
+        weights: Counter[tuple[tuple[str, Any], ...]] = Counter()
+        for row in rows:
+            weights[tuple((name, row[name]) for name in row if name != WEIGHT)] += row[WEIGHT]
+        if too_few := [row for row, weight in weights.items() if weight < 0]:
+            yield f"more of these rows went than came: {too_few}"
+        yield from judge([dict(row) for row in weights.elements()], rows_late)
+
+    return of_what_is_there
 
 
 def sessions_between(least: Sequence[Row], most: Sequence[Row]) -> Judge:
@@ -165,3 +199,5 @@ SESSION_JOBS: dict[str, BuildJob] = {
     "late-sessions": late_sessions_job,
     "windows-behind-sessions": windows_behind_sessions_job,
 }
+
+EARLY_SESSION_JOBS: dict[str, BuildJob] = {"early-sessions": early_sessions_job}

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from laminar_core.operators.base import SubtaskContext
 from laminar_core.operators.sessions import PartialSessions, Sessions
+from laminar_core.operators.weights import consolidate, unweighted
 from laminar_core.protocol.types import WATERMARK_END_US, Generation
 from laminar_core.units import duration_us
 from tests.operators.test_aggregation_spark import AGGREGATES, as_rows, events
@@ -20,20 +21,26 @@ FROM events GROUP BY k, session_window(ts, '{gap}')
 """
 
 
-def sessions(rows: pa.Table, gap: str) -> pa.Table:
+BEFORE_ALL_US = -7_200_000_000
+
+
+def sessions(rows: pa.Table, gap: str, early_us: int | None = None) -> pa.Table:
     context = SubtaskContext("s", 0, 1, 128, Generation(1))
     partial = PartialSessions("p", ("k",), "ts", duration_us(gap), AGGREGATES)
     combiner = partial.open(context, rows.schema)
-    spec = Sessions("s", ("k",), duration_us(gap), AGGREGATES)
+    spec = Sessions("s", ("k",), duration_us(gap), AGGREGATES, 0, early_us)
     merger = spec.open(context, partial.output_schema(rows.schema))
     batches = rows.to_batches(max_chunksize=300)
     random.Random(1).shuffle(batches)
+    results: list[pa.RecordBatch] = []
     for index, batch in enumerate(batches):
         if index == 1:
-            combiner.on_watermark(-7_200_000_000)
+            combiner.on_watermark(BEFORE_ALL_US)
         for combined in combiner.process(batch):
             assert list(merger.process(combined)) == []
-    return pa.Table.from_batches(merger.on_watermark(WATERMARK_END_US))
+        results += merger.on_watermark(BEFORE_ALL_US + index)
+    assert bool(results) == (early_us is not None)
+    return pa.Table.from_batches([*results, *merger.on_watermark(WATERMARK_END_US)])
 
 
 @pytest.mark.spark
@@ -45,3 +52,7 @@ def test_sessions_hold_what_spark_puts_in_them(spark: SparkSession, gap: str) ->
     theirs = as_rows(spark.sql(QUERY.format(gap=gap)).toArrow())
     assert len(theirs) > 3
     assert as_rows(sessions(rows, gap)) == theirs
+    emitted = sessions(rows, gap, early_us=1)
+    assert emitted.num_rows > 1.5 * len(theirs)
+    left = pa.Table.from_batches([unweighted(consolidate(emitted))])
+    assert as_rows(left) == theirs

@@ -5,7 +5,7 @@ import pytest
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.parquet_sink import ParquetSink
-from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.errors import ConfigurationError
 from laminar_core.operators import agg, windows
 from laminar_core.operators.late_rows import RowsBehind
 from laminar_core.pipeline import Pipeline, Stream
@@ -101,12 +101,38 @@ def test_late_rows_of_rows_that_replace_others_are_refused() -> None:
         by_key.aggregate("w", agg.count(name="rows"), late_rows=True)
 
 
-def test_sessions_have_no_early_results() -> None:
+@pytest.mark.parametrize("late_rows", [False, True])
+def test_early_results_of_sessions_come_and_go(*, late_rows: bool) -> None:
+    p, rows = payments()
+    sessions = rows.key_by("k").session("1 minute")
+    so_far = sessions.aggregate("s", agg.count(), early="10 seconds", late_rows=late_rows)
+    assert so_far.comes_from.updates == Updates("retract", ("k", "window_start"))
+    assert so_far.schema.names == ["k", "window_start", "window_end", "count", "_weight"]
+    so_far.changes().sink("history", ParquetSink("build/history"))
+    p.plan()
+    so_far.sink("out", ParquetSink("build/out"))
+    with pytest.raises(ConfigurationError, match="sink out takes no row away") as caught:
+        p.plan()
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match="again-combine would take a row that goes"):
+        so_far.key_by("k").window(MINUTES, time="window_end").aggregate("again", agg.count())
+    with pytest.raises(ConfigurationError, match="come and go already"):
+        so_far.to_retract(name="twice")
+
+
+def test_early_results_are_not_what_sessions_were_before() -> None:
+    """Goal: a checkpoint of the one is no state of the other, and plain sessions stay as they were.
+
+    The interval is the meaning of the watermark that the state was written with.
+    """
     _, rows = payments()
     sessions = rows.key_by("k").session("1 minute")
-    with pytest.raises(ConfigurationError, match="s: sessions have no early results") as caught:
-        sessions.aggregate("s", agg.count(), early="10 seconds")
-    assert caught.value.code is ErrorCode.INVALID_OPTION
+    described = [
+        sessions.aggregate("s", agg.count(), **early).comes_from.node.operator.describe()
+        for early in ({}, {"early": "10 seconds"}, {"early": "1 minute"})
+    ]
+    assert [one.pop("early_us", None) for one in described] == [None, 10_000_000, 60_000_000]
+    assert described[0] == described[1] == described[2]
 
 
 @pytest.mark.parametrize(

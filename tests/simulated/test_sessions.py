@@ -12,10 +12,12 @@ from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.store import compare_operator, read_operator, table_names
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.jobs import Job
-from laminar_core.testing.session_jobs import SESSION_JOBS, sessions_job
+from laminar_core.testing.session_jobs import EARLY_SESSION_JOBS, SESSION_JOBS, sessions_job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 from tests.driver.drill.test_drill import drill
+
+JOBS = SESSION_JOBS | EARLY_SESSION_JOBS
 
 
 def simulated(job: Job, snapshots: SnapshotMode, **options) -> Simulation:
@@ -32,12 +34,12 @@ def manifests(simulation: Simulation) -> list[CheckpointManifest]:
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", SESSION_JOBS)
+@pytest.mark.parametrize("name", JOBS)
 @pytest.mark.parametrize("snapshots", ["full", "incremental", "changelog"])
 def test_from_one_to_three_to_two_workers_the_result_is_exact(
     name: str, snapshots: SnapshotMode
 ) -> None:
-    job = SESSION_JOBS[name](1)
+    job = JOBS[name](1)
     simulation = simulated(job, snapshots)
     for parallelism in (1, 3, 3):
         simulation.options = replace(simulation.options, parallelism=parallelism)

@@ -9,6 +9,7 @@ import pytest
 from laminar_core.state.session_rows import (
     by_key_and_time,
     find_sessions,
+    joined_lists,
     key_codes,
     newest_sessions,
     times_of,
@@ -51,7 +52,15 @@ def test_a_long_session_reaches_over_shorter_ones() -> None:
 
 def test_no_rows_are_no_sessions() -> None:
     nothing = integers()
-    assert len(find_sessions(nothing, nothing, nothing).firsts) == 0
+    sessions = find_sessions(nothing, nothing, nothing)
+    assert len(sessions.firsts) == 0
+    assert joined_lists(pa.array([], pa.list_(pa.int64())), sessions).to_pylist() == []
+
+
+def test_lists_of_rows_become_the_list_of_their_session() -> None:
+    sessions = find_sessions(integers(7, 3, 7, 7), integers(5, 0, 0, 90), integers(9, 4, 6, 99))
+    lists = pa.array([[9], [9, 1], [2, 3], [4], []], pa.list_(pa.int64())).slice(1)
+    assert joined_lists(lists, sessions).to_pylist() == [[2, 3], [4, 9, 1], []]
 
 
 @pytest.mark.parametrize("scale", [1, US_MAX // 200], ids=["near", "far apart"])

@@ -1,12 +1,15 @@
 """The open sessions of a subtask: what fires, what is written, and how much is kept."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from laminar_core.aggregates.accumulators import ROW_COUNT
 from laminar_core.state import session_state
-from laminar_core.state.session_state import SessionLayout, SessionState
+from laminar_core.state.changed_keys import ChangedKeys
+from laminar_core.state.session_state import EMITTED, SessionLayout, SessionState
 from laminar_core.state.window_layout import TIME_TYPE
 from tests.state.shelves import stored
 
@@ -84,6 +87,29 @@ def test_changes_are_whole_sessions_and_only_those_that_changed() -> None:
     assert plain(stored(pinned).drop_columns(["key_group"])) == [(2, 0, 15, 2)]
     assert plain(stored(state.pin()).drop_columns(["key_group"])) == [(2, 0, 19, 3)]
     assert stored(SessionState(LAYOUT).take_changes()).num_rows == 0
+
+
+def test_sessions_that_are_put_back_are_written_if_their_lists_differ() -> None:
+    items = pa.struct([("n", pa.int64())])
+    schema = SCHEMA.append(pa.field(EMITTED, pa.list_(items)))
+    state = SessionState(replace(LAYOUT, schema=schema), changed=ChangedKeys(["user"]))
+
+    def add(users: list[int], times: list[int]) -> None:
+        lists = pa.array([[{"n": time}] for time in times], pa.list_(items))
+        state.add(pieces(users, times).append_column(schema.field(EMITTED), lists))
+
+    add([1, 2, 1], [0, 0, 5])
+    (open_sessions,) = state.take_changed()
+    found = {row["user"]: row[EMITTED] for row in open_sessions.table.to_pylist()}
+    assert found == {1: [{"n": 0}, {"n": 5}], 2: [{"n": 0}]}
+    state.put_back(open_sessions, pa.array([[]] * 2, pa.list_(items)), np.zeros(2, np.bool_))
+    assert stored(state.take_changes()).num_rows == 2, "they came since the last cut"
+    assert list(state.take_changed()) == []
+    add([2], [3])
+    (of_two,) = state.take_changed()
+    state.put_back(of_two, pa.array([[{"n": 9}]], pa.list_(items)), np.ones(1, np.bool_))
+    (row,) = stored(state.take_changes()).to_pylist()
+    assert (row["user"], row["count(*)"], row[EMITTED]) == (2, 2, [{"n": 9}])
 
 
 def test_keys_of_one_hash_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:

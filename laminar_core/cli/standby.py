@@ -14,7 +14,7 @@ from laminar_core.cli.signals import stop_on_signals
 from laminar_core.cli.start_options import START
 from laminar_core.driver.events import StandbyEnded, StandbyTakesOver, StandbyWaiting
 from laminar_core.driver.options import JobResult
-from laminar_core.driver.preflight import check_plan
+from laminar_core.driver.preflight import check_pipeline
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.driver.standby.decision import (
     End,
@@ -77,7 +77,7 @@ class Standby:
         options = job_options(
             self.pipeline.name, self.config.workers or 1, self.checkpoint, self.config
         )
-        check_plan(self.pipeline.plan(), options, clock.now_ms())
+        check_pipeline(self.pipeline.plan(), options)
         name = check_job_name(options.job)
         store = CheckpointStore.open(self.checkpoint.store, name)
         bounds = self._bounds()

@@ -24,6 +24,7 @@ def test_of_two_standbys_one_takes_a_killed_driver_over(tmp_path: Path) -> None:
                 job.command("--standby", rows_per_second=400_000),
             )
         )
+        driver.wait_for("generation-started")
         for standby in standbys:
             waiting = standby.wait_for("standby-waiting")
             while waiting["generation"] is None:  # It was faster than the driver.

@@ -57,7 +57,7 @@ def refuse_other_starts(values: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Standby:
-    """What a standby takes over, and how it starts Spark for it."""
+    """The job that a standby waits for, and the way to start Spark for it."""
 
     pipeline: Pipeline
     start_spark: Callable[[str], SparkSession]

@@ -88,8 +88,8 @@ class RunConfig(StartOptions, NetworkOptions, SupervisionOptions):
     actor: InstanceOf[Actor] = LAMINAR
     """Who starts the job and why, for the claim and the audit log."""
     standby: bool = False
-    """The driver of expected_generation was lost: continue the job, unless somebody asked that
-    driver to end it. `laminar run --standby` sets it when it takes a job over.
+    """The driver of expected_generation was lost: continue the job, unless that driver had been
+    asked to end it. `laminar run --standby` sets it when it takes a job over.
     """
     deadlines: InstanceOf[Deadlines] | None = None
     """In place of start_timeout, silence_timeout, progress_timeout and link_timeout: as numbers."""

@@ -58,7 +58,7 @@ class StandbyBounds:
 
 @dataclass(frozen=True, slots=True)
 class StandbyFacts:
-    """What is known of the newest generation; None: the job never ran.
+    """The facts about the newest generation; None: the job never ran.
 
     ``owner`` is looked at before ``outcome``: what a process that is gone has recorded is final.
     """

@@ -3,7 +3,7 @@
 A stop wins over a death. A standby that has claimed the job looks for such commands: one that was
 left before the claim is found, and one that is left later is refused by the new generation, as ever
 (``protocol.commands``, C3). If there is one, the standby does not run the job. It records its own
-generation as cancelled, so that nobody else starts the job either, and answers the command.
+generation as cancelled, so that no other program starts the job either, and answers the command.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ def ends_of(entries: Iterable[ControlEntry], lost: frozenset[Generation]) -> lis
 
 
 class LeftStops:
-    """What a standby that has claimed ``generation`` finds of the driver that it follows."""
+    """Unanswered commands and the end of the driver that the standby of ``generation`` follows."""
 
     def __init__(
         self, store: CheckpointStore, generation: Generation, expected: Generation

@@ -28,7 +28,7 @@ POLL_MS = 50
 LOOK_MS = 1_000
 """Time between two looks at the store while the process cannot be seen: a driver's heartbeat."""
 LOOK_AT_LIVING_MS = 5_000
-"""The same while its process is seen to live: its death is noticed without the store."""
+"""Time between two looks at the store while the process lives: its death is noticed without."""
 
 
 class DriverWatch:

@@ -1,4 +1,4 @@
-"""What a standby does, for all that it can know of the newest generation."""
+"""A standby decides from all that it can know of the newest generation."""
 
 import pytest
 

@@ -9,8 +9,8 @@ from tests.spark.jobs_under_test import Driver, SmallJob
 
 pytestmark = pytest.mark.spark
 
-SLOWLY = 4_000
-"""Rows a second: the input lasts for longer than two standbys need to start."""
+SLOWLY = 1_000
+"""Rows a second: the input lasts for minutes, longer than two standbys need to start."""
 
 
 def test_of_two_standbys_one_takes_a_killed_driver_over(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
@@ -65,22 +66,13 @@ def _kill_a_worker(events: "SimpleQueue[JobEvent]") -> float:
 
 def driver() -> list[Result]:
     """Seconds from SIGKILL of the driver until a new one processes rows."""
-    path = str(dataset.payments(dataset.RECOVERY_ROWS))
-    output, store = dataset.fresh("output"), dataset.fresh("store")
-    command = [
-        *(sys.executable, "-m", "laminar_core.cli", "run", "jobs/payments.py", "--json"),
-        *("--set", f"input={path}", "--set", f"output={output}"),
-        *("--set", f"rows_per_second={ROWS_PER_SECOND}", "--store", str(store)),
-        *("--checkpoint-interval", "1 second", "--workers", str(WORKERS)),
-    ]
+    command = _command()
     process = _start(command)
     took: list[float] = []
     try:
         for _ in range(DRIVER_KILLS):
             _wait_for(process, "checkpoint-completed")
-            killed_ms = CLOCK.now_ms()
-            process.kill()
-            process.wait()
+            killed_ms = _kill(process)
             process = _start(command)
             took.append((_wait_for(process, "data-flowing") - killed_ms) / 1000)
     finally:
@@ -90,6 +82,65 @@ def driver() -> list[Result]:
         Result("driver_kill_to_data", median(took), "s", "lower", 10),
         Result("driver_kill_to_data_worst", max(took), "s", "lower"),
     ]
+
+
+def standby() -> list[Result]:
+    """Seconds from SIGKILL of the driver to rows: with a warm standby, and without, in turn."""
+    command = _command(ROWS_PER_SECOND // 20)  # The input lasts for all starts.
+    process = _start(command)
+    warm: list[float] = []
+    cold: list[float] = []
+    try:
+        _wait_for(process, "data-flowing")
+        for _ in range(DRIVER_KILLS):
+            with _started([*command, "--standby"]) as following:
+                _wait_for(following, "standby-waiting")
+                _wait_for(process, "checkpoint-completed")
+                killed_ms = _kill(process)
+                process = following
+                warm.append((_wait_for(process, "data-flowing") - killed_ms) / 1000)
+            _wait_for(process, "checkpoint-completed")
+            killed_ms = _kill(process)
+            process = _start(command)
+            cold.append((_wait_for(process, "data-flowing") - killed_ms) / 1000)
+    finally:
+        _kill(process)
+    return [
+        Result("driver_kill_to_data_standby", median(warm), "s", "lower", 1),
+        Result("driver_kill_to_data_standby_worst", max(warm), "s", "lower"),
+        Result("driver_kill_to_data_beside", median(cold), "s", "lower"),
+    ]
+
+
+def _command(rows_per_second: int = ROWS_PER_SECOND) -> list[str]:
+    """Return the words that run a fresh job."""
+    path = str(dataset.payments(dataset.RECOVERY_ROWS))
+    output, store = dataset.fresh("output"), dataset.fresh("store")
+    return [
+        *(sys.executable, "-m", "laminar_core.cli", "run", "jobs/payments.py", "--json"),
+        *("--set", f"input={path}", "--set", f"output={output}"),
+        *("--set", f"rows_per_second={rows_per_second}", "--store", str(store)),
+        *("--checkpoint-interval", "1 second", "--workers", str(WORKERS)),
+    ]
+
+
+@contextmanager
+def _started(command: list[str]) -> "Iterator[subprocess.Popen[str]]":
+    """Start it, and end it if what follows fails."""
+    process = _start(command)
+    try:
+        yield process
+    except BaseException:
+        _kill(process)
+        raise
+
+
+def _kill(process: "subprocess.Popen[str]") -> float:
+    """Kill the driver; return the time in milliseconds since 1970."""
+    killed_ms = CLOCK.now_ms()
+    process.kill()
+    process.wait()
+    return killed_ms
 
 
 def _start(command: list[str]) -> "subprocess.Popen[str]":

@@ -75,6 +75,7 @@ _ALL = {
         Benchmark("unaligned-recovery", backpressure.recovery),
         Benchmark("worker-recovery", recovery.worker),
         Benchmark("driver-recovery", recovery.driver),
+        Benchmark("standby-recovery", recovery.standby),
     )
 }
 

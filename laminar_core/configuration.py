@@ -257,6 +257,10 @@ class SupervisionOptions(Options):
     """A worker that needs longer for one batch counts as hung, and the job is restarted."""
     link_timeout: Annotated[Duration, _at_least("3 seconds", duration_ms)] = "30 seconds"
     """A connection between two workers may be away for this time; then the job is restarted."""
+    standby_timeout: Annotated[Duration, _at_least("5 seconds", duration_ms)] = "10 seconds"
+    """A standby takes the job over from a driver on another host whose heartbeat has not changed
+    for this time. One on its own host it takes over as soon as that process is gone.
+    """
     longest_outage: MaybeDuration = None
     """Time for which the job may be down without losing output. A start is refused if a sink cannot
     keep output for so long, for example because its transactions expire; none: the start only

@@ -61,6 +61,7 @@ OTHER: dict[str, Any] = {
     "recovery.silence_timeout": "1 minute",
     "recovery.progress_timeout": "3h",
     "recovery.link_timeout": "20s",
+    "recovery.standby_timeout": "30s",
     "recovery.longest_outage": "1 hour",
     "recovery.savepoints_under": ("/a", "/b"),
     "network.transport": "curve",

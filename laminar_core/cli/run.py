@@ -1,10 +1,8 @@
 """``laminar run``: one pipeline, one driver, until its input ends or it is stopped."""
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import click
@@ -14,6 +12,8 @@ from laminar_core.cli.global_settings import GlobalSettings
 from laminar_core.cli.groups import examples
 from laminar_core.cli.options import GroupedCommand
 from laminar_core.cli.reporting import JsonReporter, Reporter, TextReporter
+from laminar_core.cli.signals import stop_on_signals
+from laminar_core.cli.standby import Standby, refuse_other_starts
 from laminar_core.cli.start_options import (
     SECTIONS,
     checkpoint_config,
@@ -24,18 +24,17 @@ from laminar_core.cli.start_options import (
     start_options,
 )
 from laminar_core.cli.target import load_pipeline
+from laminar_core.driver.options import JobResult
 from laminar_core.driver.preflight import check_start
 from laminar_core.errors import LaminarError
-from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.host.clock import SystemClock
 from laminar_core.metrics.exporter import require_metrics
-from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, StreamingJob
+from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
 from laminar_core.pipeline.config import job_options
 from laminar_core.records.paths import check_job_name
+from laminar_core.spark.facts import SparkFacts
 from laminar_core.spark.sessions import OwnSession
 from laminar_core.store.checkpoint_store import CheckpointStore
-
-ONE_SIGNAL_MS = 250
-"""Signals closer to each other are one."""
 
 
 @click.command(
@@ -47,6 +46,12 @@ ONE_SIGNAL_MS = 250
 )
 @program_options
 @start_options
+@click.option(
+    "--standby",
+    is_flag=True,
+    help="Wait until the job's driver is lost, then take the job over. With a local master, "
+    "Spark is started before.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event.")
 @click.option(
     "--progress/--no-progress", default=None, help="Progress bar  [default: on a terminal]."
@@ -57,6 +62,7 @@ def run(
     *,
     target: str,
     settings: tuple[str, ...],
+    standby: bool,
     as_json: bool,
     progress: bool | None,
     **values: Any,  # noqa: ANN401 - one for each option
@@ -69,13 +75,22 @@ def run(
 
     Variables LAMINAR_… and the file laminar.toml set options, too: see `laminar config`.
     """
+    if standby:
+        refuse_other_starts(values)
     configuration = configuration_of(values, *SECTIONS)
-    configuration.spark.master_for(configuration.workers)  # Refuses what cannot run.
+    master = configuration.spark.master_for(configuration.workers)  # Refuses what cannot run.
     require_metrics(configuration.metrics)
     checkpoint, config = checkpoint_config(configuration), run_config(configuration, values)
     start_spark = partial(open_spark, configuration, settings=settings_of_all)
     with _reporting(as_json=as_json, show_bar=progress) as reporter:
-        _run(load_pipeline(target, settings), start_spark, checkpoint, config, reporter)
+        pipeline = load_pipeline(target, settings)
+        if not standby:
+            _run(pipeline, start_spark, checkpoint, config, reporter)
+            return
+        is_warm = SparkFacts(master).on_one_host  # On a cluster it would hold cores meanwhile.
+        result = Standby(pipeline, start_spark, checkpoint, config, reporter, is_warm).run()
+        if result is not None:
+            _report_rows(result, reporter)
 
 
 @contextmanager
@@ -104,28 +119,11 @@ def _run(
     with OwnSession(lambda: start_spark(f"laminar {job_name}")) as spark:
         job = pipeline.start(spark, checkpoint=checkpoint, run=config, listener=reporter.on_event)
         # After the session: Spark installs a handler of its own.
-        _stop_on_signals(job, SystemClock())
+        stop_on_signals(job, SystemClock())
         result = job.result()
+    _report_rows(result, reporter)
+
+
+def _report_rows(result: JobResult, reporter: Reporter) -> None:
     for sink, table in result.collected.items():
         reporter.rows(sink, table)
-
-
-def _stop_on_signals(job: StreamingJob, clock: Clock) -> None:
-    """First signal: end with a checkpoint. Second: end now.
-
-    ``timeout`` sends a signal to the process and again to its group: at once, so it is one.
-    """
-    first_ms: float | None = None
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        nonlocal first_ms
-        del number, frame
-        if first_ms is None:
-            first_ms = clock.monotonic_ms()  # Before: the next one may interrupt what follows.
-            job.stop()
-            first_ms = clock.monotonic_ms()
-        elif clock.monotonic_ms() - first_ms > ONE_SIGNAL_MS:
-            job.cancel()
-
-    signal.signal(signal.SIGINT, on_signal)
-    signal.signal(signal.SIGTERM, on_signal)

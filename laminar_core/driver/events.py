@@ -34,6 +34,33 @@ class RejectedCheckpoint(BaseModel):
     reason: str
 
 
+class StandbyWaiting(_Event):
+    """A standby waits; published when it begins, and when the reason changes."""
+
+    event: Literal["standby-waiting"] = "standby-waiting"
+    generation: int | None
+    """The newest generation of the job; None: it never ran."""
+    reason: str
+    is_warm: bool
+    """Its Spark session is open."""
+
+
+class StandbyTakesOver(_Event):
+    """A standby claims the job; another one may be faster."""
+
+    event: Literal["standby-takes-over"] = "standby-takes-over"
+    generation: int
+    """The generation that it follows."""
+    reason: str
+
+
+class StandbyEnded(_Event):
+    """A standby has nothing to wait for any more."""
+
+    event: Literal["standby-ended"] = "standby-ended"
+    reason: str
+
+
 class GenerationStarted(_Event):
     """The job is claimed and what it continues from is chosen."""
 
@@ -401,6 +428,9 @@ JobEvent = (
     | CommandAnswered
     | GenerationFailed
     | Finished
+    | StandbyWaiting
+    | StandbyTakesOver
+    | StandbyEnded
 )
 """Any of the events."""
 JobListener = Callable[[JobEvent], None]

@@ -43,6 +43,9 @@ class JobOptions:
     """Claim the job even if its driver may be alive; that driver is fenced."""
     expected_generation: Generation | None = None
     """Claim the job only if this is its newest generation; 0: it must not have run before."""
+    standby: bool = False
+    """Follow the driver of ``expected_generation``, which was lost, unless it was asked to end the
+    job."""
     allow_fresh: bool = False
     """Start empty if checkpoints exist but none of them can be used."""
     reset_state: tuple[str, ...] = ()

@@ -36,11 +36,11 @@ def check_start(plan: Plan, options: JobOptions, store: CheckpointStore, clock: 
     RecoveryManager(plan, options, store, clock, NOBODY, audit).look()
 
 
-def check_plan(plan: Plan, options: JobOptions, now_ms: int) -> list[SinkWarning]:
-    """Verify pipeline and options; return the warnings of sinks, as events of ``now_ms``.
+def check_pipeline(plan: Plan, options: JobOptions) -> None:
+    """Verify pipeline and options without a look at a sink's target, which may be made ready by it.
 
     Raises:
-        ConfigurationError: they contradict each other, or a sink does not support its rows.
+        ConfigurationError: they contradict each other.
         MissingExtraError: state is to be in RocksDB, which is not installed.
     """
     plan.check()
@@ -48,6 +48,16 @@ def check_plan(plan: Plan, options: JobOptions, now_ms: int) -> list[SinkWarning
     _refuse_unknown_sources(plan, options)
     require_backend(options.state)
     require_parallelism(options.parallelism, plan.max_parallelism)
+
+
+def check_plan(plan: Plan, options: JobOptions, now_ms: int) -> list[SinkWarning]:
+    """Verify pipeline and options; return the warnings of sinks, as events of ``now_ms``.
+
+    Raises:
+        ConfigurationError: they contradict each other, or a sink does not support its rows.
+        MissingExtraError: state is to be in RocksDB, which is not installed.
+    """
+    check_pipeline(plan, options)
     promise = Promise(
         options.checkpoint.interval_ms, options.checkpoint.timeout_ms, options.longest_outage_ms
     )

@@ -29,12 +29,14 @@ from laminar_core.driver.listening import isolated
 from laminar_core.driver.options import JobOptions, JobResult
 from laminar_core.driver.preflight import check_plan
 from laminar_core.driver.recovery.start import RESTARTED, RecoveryManager
+from laminar_core.driver.standby.stops import LeftStops, TakeOverGivenUp
 from laminar_core.driver.user_code import user_code_sha256
 from laminar_core.errors import (
     ConfigurationError,
     ErrorCode,
     FencedError,
     JobFailedError,
+    LaminarError,
     StorageUnavailable,
     error_for,
     is_refusal,
@@ -137,10 +139,13 @@ class Supervisor:
             DataError: input that the pipeline cannot use.
             FencedError: another driver took the job over.
             JobFailedError: it failed, and the restart strategy gave up; or it was cancelled.
+            TakeOverGivenUp: a standby found that the job is not meant to run.
         """
         self._check()
         failures_ms: list[float] = []
         generation = self._claim(above=self._recovery.look())
+        if self._options.standby:
+            self._give_way_to_stops(generation)
         self._end_left_applications(generation)
         while True:
             outcome, collected = self._run_generation(generation)
@@ -190,12 +195,31 @@ class Supervisor:
                     self._audit.conclude(record, "failed", reason=str(error))
             raise
 
+    def _give_way_to_stops(self, generation: Generation) -> None:
+        """End the job if whoever owned it before was asked to, and was lost.
+
+        Raises:
+            TakeOverGivenUp: it has ended.
+        """
+        expected = self._options.expected_generation
+        assert expected, "a standby follows a generation"
+        stops = LeftStops(self._store, generation, expected)
+        if (ending := stops.ending()) is None:
+            return
+        outcome, reason = ending
+        self._end(generation, outcome, reason, gave_up=True)
+        with suppress(StorageUnavailable):  # The end itself is what counts.
+            stops.answer(self._clock.now_ms())
+        raise TakeOverGivenUp(f"job {self._options.job} is not taken over: {reason}")
+
     def _end(
         self,
         generation: Generation,
         outcome: Ending,
         reason: str,
         bad_rows: BadRowTotals = NO_BAD_ROWS,
+        *,
+        gave_up: bool,
     ) -> None:
         self._store.claims.check_claim(generation)  # Not into what is in the place of a lost store.
         ended = self._audit.append(
@@ -203,7 +227,9 @@ class Supervisor:
             actor=self._options.actor.because(reason),
             after={"generation": generation, "outcome": outcome, **bad_rows.as_properties()},
         )
-        self._store.generations.end(generation, outcome, reason, audited=ended.reference())
+        self._store.generations.end(
+            generation, outcome, reason, audited=ended.reference(), gave_up=gave_up
+        )
 
     def _claimed(self, generation: Generation) -> JsonObject:
         """Return the audit log's details of a claim, with the version of the user's code."""
@@ -282,7 +308,7 @@ class Supervisor:
             case "raise":
                 assert failed.ending is not None
                 with suppress(Exception):  # The error itself says more.
-                    self._end(generation, failed.ending, reason)
+                    self._end(generation, failed.ending, reason, gave_up=True)
                 return None
 
     def _start(self, generation: Generation) -> Execution:
@@ -322,7 +348,7 @@ class Supervisor:
         assert outcome.kind in ("finished", "stopped")
         ours = "by its own process" if outcome.kind == "stopped" else ""
         counts = outcome.counts
-        self._end(generation, outcome.kind, outcome.reason or ours, counts.bad_rows)
+        self._end(generation, outcome.kind, outcome.reason or ours, counts.bad_rows, gave_up=True)
         result = JobResult(
             outcome=outcome.kind,
             rows_in=counts.rows_in,
@@ -354,9 +380,14 @@ class Supervisor:
         Raises:
             LaminarError: the strategy gave up, or a restart cannot help.
         """
+        self._idle_ms += outcome.idle_ms
+        delay_ms: float | None = 0.0  # Nothing has run of a damaged checkpoint: another is chosen.
+        if not self._exclude_damaged(generation, outcome):
+            failures_ms.append(self._clock.monotonic_ms() - self._idle_ms)
+            delay_ms = self._delay_ms(outcome, failures_ms)
         with suppress(StorageUnavailable):  # It only helps others to see that nobody runs it.
             ending, bad_rows = self._ending(outcome), outcome.counts.bad_rows
-            self._end(generation, ending, outcome.reason, bad_rows)
+            self._end(generation, ending, outcome.reason, bad_rows, gave_up=delay_ms is None)
         actor = self._options.actor.because(RESTARTED)
         claimant: Claimant | None = None
         entry = self._audit.entry(
@@ -365,15 +396,11 @@ class Supervisor:
             before={"generation": generation},
             after=self._claimed(Generation(generation + 1)),
         )
-        self._idle_ms += outcome.idle_ms
-        is_excluded = self._exclude_damaged(generation, outcome)
         while True:
-            if is_excluded:  # Nothing has run: the driver goes on with its choice.
-                self._go_on_choosing(generation, outcome)
-            else:
-                failures_ms.append(self._clock.monotonic_ms() - self._idle_ms)
-                self._clock.wait_ms(self._restart_delay_ms(generation, outcome, failures_ms))
-            is_excluded = False
+            self._announce_failure(generation, outcome, delay_ms)
+            if delay_ms is None:
+                raise self._final_error(outcome, len(failures_ms))
+            self._clock.wait_ms(delay_ms)
             # Not before: it opens a lost session again. And once: a claim is tried again as it was.
             claimant = claimant or self._claimant(actor)
             asked_ms = self._clock.monotonic_ms()
@@ -388,6 +415,8 @@ class Supervisor:
                     self._audit.forget()  # A record of another store must not be followed in this.
                 self._idle_ms += self._clock.monotonic_ms() - asked_ms
                 outcome = GenerationOutcome("failed", error.code, str(error))
+                failures_ms.append(self._clock.monotonic_ms() - self._idle_ms)
+                delay_ms = self._delay_ms(outcome, failures_ms)
 
     def _exclude_damaged(self, generation: Generation, outcome: GenerationOutcome) -> bool:
         """Mark the checkpoint if a worker found it damaged.
@@ -404,29 +433,20 @@ class Supervisor:
             log.record(restored_id, generation, (file,), self._clock.now_ms())
         return self._recovery.exclude(restored_id) and not self._cancelled
 
-    def _go_on_choosing(self, generation: Generation, outcome: GenerationOutcome) -> None:
-        self._notify(
-            GenerationFailed(
-                time_ms=self._clock.now_ms(),
-                generation=generation,
-                code=ErrorCode.CHECKPOINT_CORRUPT.value,
-                reason=outcome.reason,
-                restart_in_ms=0,
-                damaged_file=outcome.damaged_file,
-            )
-        )
+    def _delay_ms(self, outcome: GenerationOutcome, failures_ms: list[float]) -> float | None:
+        """Return the pause before the next generation; None: there will be none."""
+        if not self._may_restart(outcome):
+            return None
+        return self._options.restart.delay_ms(failures_ms)
 
-    def _restart_delay_ms(
-        self, generation: Generation, outcome: GenerationOutcome, failures_ms: list[float]
-    ) -> float:
-        code = outcome.code or ErrorCode.WORKER_FAILED
-        may_restart = self._may_restart(outcome, code)
-        delay_ms = self._options.restart.delay_ms(failures_ms) if may_restart else None
+    def _announce_failure(
+        self, generation: Generation, outcome: GenerationOutcome, delay_ms: float | None
+    ) -> None:
         self._notify(
             GenerationFailed(
                 time_ms=self._clock.now_ms(),
                 generation=generation,
-                code=code.value,
+                code=_code_of(outcome).value,
                 reason=outcome.reason,
                 restart_in_ms=delay_ms,
                 unreachable=outcome.unreachable,
@@ -435,22 +455,25 @@ class Supervisor:
                 damaged_file=outcome.damaged_file,
             )
         )
-        if delay_ms is not None:
-            return delay_ms
+
+    def _final_error(self, outcome: GenerationOutcome, failures: int) -> LaminarError:
+        """Return why the job is not started again after so many failures."""
+        code = _code_of(outcome)
         if self._cancelled and code is not ErrorCode.CANCELLED:
-            raise JobFailedError(
+            return JobFailedError(
                 ErrorCode.CANCELLED,
                 f"job {self._options.job} was cancelled while it failed: {outcome.reason}",
             )
-        if not may_restart:
-            raise error_for(code, f"job {self._options.job} failed: {outcome.reason}")
-        raise JobFailedError(
+        if not self._may_restart(outcome):
+            return error_for(code, f"job {self._options.job} failed: {outcome.reason}")
+        return JobFailedError(
             ErrorCode.RESTARTS_EXHAUSTED,
-            f"job {self._options.job} failed {len(failures_ms)} times and is not restarted again, "
+            f"job {self._options.job} failed {failures} times and is not restarted again, "
             f"the last failure: {outcome.reason}",
         )
 
-    def _may_restart(self, outcome: GenerationOutcome, code: ErrorCode) -> bool:
+    def _may_restart(self, outcome: GenerationOutcome) -> bool:
+        code = _code_of(outcome)
         if code is ErrorCode.SPARK_LOST and not self._cluster.can_be_renewed:
             return False  # Whoever starts the program again also recovers the job.
         # The hosts were right when the job began: this one may get its store back, and Spark may
@@ -463,3 +486,7 @@ class Supervisor:
             return "cancelled"
         by_workers = outcome.code is not None and is_refusal(outcome.code)
         return "refused" if by_workers and not self._has_run else "failed"
+
+
+def _code_of(outcome: GenerationOutcome) -> ErrorCode:
+    return outcome.code or ErrorCode.WORKER_FAILED

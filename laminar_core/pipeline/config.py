@@ -87,6 +87,10 @@ class RunConfig(StartOptions, NetworkOptions, SupervisionOptions):
     """When a job that failed is started again."""
     actor: InstanceOf[Actor] = LAMINAR
     """Who starts the job and why, for the claim and the audit log."""
+    standby: bool = False
+    """The driver of expected_generation was lost: continue the job, unless that driver had been
+    asked to end it. `laminar run --standby` sets it when it takes a job over.
+    """
     deadlines: InstanceOf[Deadlines] | None = None
     """In place of start_timeout, silence_timeout, progress_timeout and link_timeout: as numbers."""
 
@@ -103,6 +107,12 @@ class RunConfig(StartOptions, NetworkOptions, SupervisionOptions):
     def worker_deadlines(self) -> Deadlines:
         """Return how long workers may take, in milliseconds."""
         return self.deadlines or super().worker_deadlines()
+
+    @model_validator(mode="after")
+    def _a_standby_follows_a_generation(self) -> Self:
+        if self.standby and not self.expected_generation:
+            raise ValueError("standby follows a driver: give expected_generation")
+        return self
 
     @property
     def restore_before_ms(self) -> int | None:
@@ -127,6 +137,7 @@ def job_options(
         restart=run.restart,
         take_over=run.take_over,
         expected_generation=_generation(run.expected_generation),
+        standby=run.standby,
         allow_fresh=run.allow_fresh,
         reset_state=run.reset_state,
         reset_from=tuple(map(ResetFrom.parse, run.reset_from)),

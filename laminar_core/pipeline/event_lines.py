@@ -22,6 +22,9 @@ from laminar_core.driver.events import (
     RestoreProgressed,
     SinkWarning,
     SplitsNotFound,
+    StandbyEnded,
+    StandbyTakesOver,
+    StandbyWaiting,
     StoreBack,
     StoreLost,
     ThresholdTooLow,
@@ -43,8 +46,6 @@ def event_lines(event: JobEvent) -> Iterator[str]:
                 yield f"checkpoint {rejected.checkpoint_id} is not used: {rejected.reason}"
         case CheckpointCompleted() | CheckpointFailed() | CleanUpFailed() | ThresholdTooLow():
             yield from _checkpoint_lines(event)
-        case SplitsNotFound():
-            yield f"source {event.operator_id}: {event.problem}"
         case FilesDamaged() | StoreLost() | StoreBack():
             yield from _store_lines(event)
         case (
@@ -54,30 +55,58 @@ def event_lines(event: JobEvent) -> Iterator[str]:
             | NotEncrypted()
             | OperatorAtWork()
             | SinkWarning()
+            | SplitsNotFound()
         ):
             yield from _warning_lines(event)
         case CommandAnswered():
-            done = f" in {event.savepoint}" if event.savepoint else ""
-            why = f": {event.reason}" if event.reason else ""
-            yield f"{event.command} for {event.actor} {event.outcome}{done}{why}"
+            yield _command_line(event)
         case GenerationFailed(restart_in_ms=delay_ms):
             again = "" if delay_ms is None else f"; starting again in {delay_ms:.0f} ms"
             yield f"generation {event.generation} failed: {event.reason}{again}"
+        case StandbyWaiting() | StandbyTakesOver() | StandbyEnded():
+            yield _standby_line(event)
         case Finished():
-            late = f", {event.rows_late:,} rows were late" if event.rows_late else ""
-            bad = f", {event.bad_rows}" if event.bad_rows else ""
-            yield (
-                f"{event.outcome}: {event.rows_in:,} rows in, {event.rows_out:,} rows out, "
-                f"{event.checkpoints} checkpoint{'' if event.checkpoints == 1 else 's'}{late}{bad}"
-            )
+            yield _finished_line(event)
         case RestoreProgressed(percent=100.0) if event.bytes_total >= RESTORE_SHOWN_BYTES_MIN:
             yield f"restored {event.files:,} files, {event.size_bytes / 1e6:,.1f} MB"
         case RestoreProgressed() | WorkersRunning() | DataFlowing() | ProgressMade():
             pass
 
 
+def _command_line(event: CommandAnswered) -> str:
+    done = f" in {event.savepoint}" if event.savepoint else ""
+    why = f": {event.reason}" if event.reason else ""
+    return f"{event.command} for {event.actor} {event.outcome}{done}{why}"
+
+
+def _finished_line(event: Finished) -> str:
+    late = f", {event.rows_late:,} rows were late" if event.rows_late else ""
+    bad = f", {event.bad_rows}" if event.bad_rows else ""
+    return (
+        f"{event.outcome}: {event.rows_in:,} rows in, {event.rows_out:,} rows out, "
+        f"{event.checkpoints} checkpoint{'' if event.checkpoints == 1 else 's'}{late}{bad}"
+    )
+
+
+def _standby_line(event: StandbyWaiting | StandbyTakesOver | StandbyEnded) -> str:
+    match event:
+        case StandbyWaiting():
+            warm = "Spark is started" if event.is_warm else "Spark starts with the take-over"
+            return f"standby waits: {event.reason} ({warm})"
+        case StandbyTakesOver():
+            return f"standby takes over: {event.reason}"
+        case StandbyEnded():
+            return f"standby ends: {event.reason}"
+
+
 _Warning = (
-    ApplicationEnded | ApplicationLeft | CommitDelayed | NotEncrypted | OperatorAtWork | SinkWarning
+    ApplicationEnded
+    | ApplicationLeft
+    | CommitDelayed
+    | NotEncrypted
+    | OperatorAtWork
+    | SinkWarning
+    | SplitsNotFound
 )
 
 
@@ -96,6 +125,8 @@ def _warning_lines(event: _Warning) -> Iterator[str]:
             )
         case SinkWarning():
             yield f"warning: sink {event.sink}: {event.warning}"
+        case SplitsNotFound():
+            yield f"source {event.operator_id}: {event.problem}"
         case ApplicationEnded():
             yield (
                 f"ended Spark application {event.application_id} of generation "

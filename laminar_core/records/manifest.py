@@ -475,11 +475,22 @@ class Heartbeat(Record):
 class GenerationEnd(Record):
     """The generation stopped by itself and writes nothing any more."""
 
-    format_version: Literal[1] = 1
+    format_version: Literal[1, 2] = 2
     generation: Positive
     outcome: str
     reason: Prose
     audited: Audited = None
+    gave_up: bool | None = Field(
+        default=None,
+        exclude_if=lambda known: known is None,
+        description="Whether its driver starts no other one after it. Since format 2.",
+    )
+
+    @model_validator(mode="after")
+    def _knows_whether_it_gave_up_since_format_2(self) -> Self:
+        if self.gave_up is not None and self.format_version == 1:
+            raise ValueError("gave_up came with format 2")
+        return self
 
 
 class TriggerRecord(Record):

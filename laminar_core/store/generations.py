@@ -87,13 +87,19 @@ class Generations:
         reason: str,
         *,
         audited: AuditRef | None = None,
+        gave_up: bool | None = None,
     ) -> None:
         """Write down that ``generation`` stopped by itself; the job can be claimed at once.
 
-        ``audited`` is the record of the audit log that announced the end.
+        ``audited`` is the record of the audit log that announced the end. ``gave_up``: its driver
+        does not start another one.
         """
         record = GenerationEnd(
-            generation=generation, outcome=outcome, reason=reason, audited=audited
+            generation=generation,
+            outcome=outcome,
+            reason=reason,
+            audited=audited,
+            gave_up=gave_up,
         )
         create_or_confirm(self._objects, self._paths.end(generation), record.to_bytes())
 

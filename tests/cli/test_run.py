@@ -5,14 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from laminar_core.cli.run import ONE_SIGNAL_MS, _stop_on_signals
-from laminar_core.host.clock import ManualClock
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.store.stores import claim
 
@@ -143,40 +139,6 @@ def test_a_program_reads_refusals_as_json_too(cli, words: list[str]) -> None:
     assert failed.keys() == {"event", "code", "message"}
     assert failed["event"] == "failed"
     assert answer.err == f"error: {failed['message']}\n"
-
-
-# --- signals ------------------------------------------------------------------------------------
-
-
-class Asked:
-    """A job that is asked to stop, and is sent another signal meanwhile."""
-
-    def __init__(self) -> None:
-        self.acts: list[str] = []
-        self.meanwhile: Callable[[], None] | None = None
-
-    def stop(self) -> None:
-        self.acts.append("stop")
-        if self.meanwhile is not None:
-            self.meanwhile()
-
-    def cancel(self) -> None:
-        self.acts.append("cancel")
-
-
-def test_signals_at_once_are_one_and_later_ones_end_the_job_now(monkeypatch) -> None:
-    handlers, clock, job = {}, ManualClock(), Asked()
-    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
-    _stop_on_signals(job, clock)
-    terminate, interrupt = (partial(handlers[n], n, None) for n in (signal.SIGTERM, signal.SIGINT))
-    job.meanwhile = terminate
-    terminate()
-    clock.wait_ms(ONE_SIGNAL_MS)
-    terminate()
-    assert job.acts == ["stop"]
-    clock.wait_ms(1)
-    interrupt()
-    assert job.acts == ["stop", "cancel"]
 
 
 # --- run ----------------------------------------------------------------------------------------

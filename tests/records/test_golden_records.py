@@ -95,7 +95,7 @@ RECORDS = {
         base_checkpoint_id=21,
         reset=PartialReset(operators=("out", "sales", "totals")),
     ),
-    "generation_end": GenerationEnd(generation=3, outcome="stopped", reason=""),
+    "generation_end": GenerationEnd(format_version=1, generation=3, outcome="stopped", reason=""),
     "savepoint_deletion": SavepointDeletion(job="payments", generation=4, savepoint_sha256=DIGEST),
 }
 
@@ -124,8 +124,9 @@ NEWER = {
         claimed_at_ms=1_700_000_000_000,
         format_version=2,
     ),
+    "generation_end": GenerationEnd(generation=3, outcome="failed", reason="", gave_up=True),
 }
-"""Golden records since format 2, which contains the kind of actor."""
+"""Golden records of format 2: the kind of actor, and whether a driver gave up."""
 
 NEWEST = NEWER["claim"].model_copy(
     update={
@@ -147,6 +148,12 @@ def test_a_claim_of_format_2_names_none() -> None:
     forged = (GOLDEN / "claim_v3.json").read_bytes().replace(b": 3,", b": 2,", 1)
     with pytest.raises(CorruptCheckpointError, match="spark came with format 3"):
         parse_record(GenerationClaim, forged)
+
+
+def test_an_end_of_format_1_does_not_know_whether_the_driver_gave_up() -> None:
+    forged = (GOLDEN / "generation_end_v2.json").read_bytes().replace(b": 2,", b": 1,", 1)
+    with pytest.raises(CorruptCheckpointError, match="gave_up came with format 2"):
+        parse_record(GenerationEnd, forged)
 
 
 @pytest.mark.parametrize("name", NEWER)

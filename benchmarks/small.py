@@ -146,7 +146,7 @@ _NAMES = tuple(aggregate.name for aggregate in _AGGREGATES)
 
 @dataclass
 class _Probe:
-    """What one job has taken and given, and when; its worker is a thread of this process."""
+    """The rows that went into a job and came out, and when; its worker is a thread here."""
 
     waited_from: str = "at"
     """The column of the time from which a row has waited."""

@@ -1,4 +1,4 @@
-"""What the benchmark of small batches compares totals with."""
+"""The benchmark of small batches compares every total with a sum over all rows."""
 
 import pyarrow as pa
 import pytest

@@ -46,9 +46,12 @@ _NULL = np.uint64(0x5692161D100B05E5)  # mix(1)
 _LANE_BYTES = 8
 _LANE_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(_LANE_BYTES + 1)], dtype=np.uint64)
 
-# Below this many values left, one value at a time is cheaper than one lane of all at a time. It
+# Below this many values left, their rest at once is cheaper than one lane of all at a time. It
 # bounds the work: a single key of a megabyte costs a megabyte, not 131,072 passes over the batch.
 _VALUES_PER_PASS_MIN = 64
+
+# Values with more bytes left than this are hashed one by one, which bounds the memory.
+_REST_BYTES_MAX = 4_096
 
 
 def hash_columns(columns: Sequence[pa.Array], rows: int) -> UInt64Array:
@@ -242,8 +245,11 @@ def _hash_text(array: pa.Array) -> UInt64Array:
         else:
             sums[rows] += lanes
         at, left, lane = at + _LANE_BYTES, left - _LANE_BYTES, lane + 1
-    for row in rows:  # Few are left, and they may be long: every lane of one value at once.
+    is_long = left > _REST_BYTES_MAX
+    for row in rows[is_long]:  # Every lane of one value at once.
         sums[row : row + 1] += _hash_rest(data, int(starts[row]), int(lengths[row]), lane)
+    if not is_long.all():
+        sums[rows[~is_long]] += _hash_rests(data, at[~is_long], left[~is_long], lane)
     sums += (lengths.astype(np.uint64) + np.uint64(1)) * _G
     return _mix(sums)
 
@@ -288,3 +294,15 @@ def _hash_rest(data: UInt64Array, start: int, length: int, lane: int) -> UInt64A
     lanes[-1] &= _LANE_MASKS[(length - 1) % _LANE_BYTES + 1]
     lanes += np.arange(lane + 1, lane + 1 + len(lanes), dtype=np.uint64) * _G
     return _mix(lanes).sum(keepdims=True)
+
+
+def _hash_rests(data: UInt64Array, at: np.ndarray, left: np.ndarray, lane: int) -> UInt64Array:
+    """Sum the hashes of each value's lanes from number ``lane`` on; no value has ended there."""
+    counts = -(-left // _LANE_BYTES)
+    ends = np.cumsum(counts)
+    firsts = ends - counts
+    numbers = np.arange(int(ends[-1])) - np.repeat(firsts, counts)
+    lanes = data[np.repeat(at, counts) + numbers * _LANE_BYTES]
+    lanes[ends - 1] &= _LANE_MASKS[(left - 1) % _LANE_BYTES + 1]
+    lanes += np.asarray(numbers + (lane + 1), np.uint64) * _G
+    return np.add.reduceat(_mix(lanes), firsts)

@@ -87,15 +87,17 @@ def taken(
     ``starts``: the position of the first row of each part. ``part`` returns one of
     them. It is called once for each part that has a wanted row, and not for the others.
     """
-    part_of = np.searchsorted(starts, wanted, "right") - 1
-    order = np.argsort(part_of, kind="stable")
-    part_of = part_of[order]
-    firsts = np.flatnonzero(np.diff(part_of, prepend=-1))
+    part_of = starts.searchsorted(wanted, "right") - 1
+    order = part_of.argsort(kind="stable")
+    part_of, ordered = part_of[order], wanted[order]
+    changes = np.flatnonzero(part_of[1:] != part_of[:-1]) + 1
     tables = [empty]
-    for number, rows in zip(part_of[firsts], np.split(order, firsts[1:]), strict=False):
-        tables.append(part(int(number)).take(pa.array(wanted[rows] - starts[number])))
+    for first, stop in pairwise([0, *changes.tolist(), len(ordered)]):
+        if first < stop:
+            number = int(part_of[first])
+            tables.append(part(number).take(pa.array(ordered[first:stop] - starts[number])))
     together = pa.concat_tables(tables)
-    if (np.diff(order) > 0).all():
+    if (order[1:] > order[:-1]).all():
         return together
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))

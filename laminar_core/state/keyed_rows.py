@@ -29,6 +29,8 @@ from laminar_core.aggregates.group_keys import flat_keys
 from laminar_core.aggregates.grouping import Reduction, group
 from laminar_core.aggregates.key_index import MISSING, KeyIndex
 from laminar_core.aggregates.row_groups import Integers, as_array
+from laminar_core.aggregates.row_pairs import PairMerge, pair_merge
+from laminar_core.codec.canonical import is_ambiguous
 from laminar_core.codec.stable_hash import UInt64Array, hash_columns
 from laminar_core.state.chunks import Chunk, Shelf
 from laminar_core.state.kept_rows import (
@@ -129,6 +131,7 @@ class KeyedRows:
 
     def __init__(self, layout: RowLayout, shelf: Shelf | None = None) -> None:
         self._layout = layout
+        self._merge_pairs = _pair_merge_of(layout)
         self._room = Room(layout.schema, shelf)
         self._index = KeyIndex()
         self._row_of_key = np.empty(0, np.int64)
@@ -166,14 +169,37 @@ class KeyedRows:
             DataError: a sum leaves its type; nothing has changed then.
         """
         hashes = self._hashes_of(partial)
-        known = np.unique(self._find(partial, hashes))
-        known = known[known != MISSING]
-        before = self._rows_of(known)
-        together = pa.concat_tables([before, partial])
-        merged = merge_in_order(together, self._layout.keys, self._layout.accumulators)
-        fresh = merged.slice(len(known))
+        numbers, read = self._find_and_read(partial, hashes)
+        at_known, at_fresh = np.flatnonzero(numbers != MISSING), np.flatnonzero(numbers == MISSING)
+        known, firsts = np.unique(numbers[at_known], return_index=True)
+        before = self._rows_of(known) if read is None else read.take(pa.array(firsts))
+        merged, fresh = None, hashes[at_fresh]
+        if len(known) == len(at_known) and len(np.unique(fresh)) == len(fresh):
+            merged = self._paired(before, partial, np.append(at_known[firsts], at_fresh))
+        if merged is None:
+            together = pa.concat_tables([before, partial])
+            merged = merge_in_order(together, self._layout.keys, self._layout.accumulators)
+            fresh = self._hashes_of(merged.slice(len(known)))
         self._append(merged, np.append(known, self._add(fresh)))
         return before, merged
+
+    def _paired(self, before: pa.Table, partial: pa.Table, order: Integers) -> pa.Table | None:
+        """Merge the first rows of ``partial``, in this order, with ``before``; keep the others.
+
+        Shapes: no key repeats. None if the rows have to be grouped.
+        """
+        if self._merge_pairs is None:
+            return None
+        rows = partial.take(pa.array(order))
+        columns = self._merge_pairs(before, rows.slice(0, before.num_rows))
+        if columns is None:
+            return None
+        for accumulator, column in zip(self._layout.accumulators, columns, strict=True):
+            at = rows.schema.get_field_index(accumulator.name)
+            fresh = rows.column(at).slice(before.num_rows)
+            both = pa.concat_arrays([*column.chunks, *fresh.chunks])
+            rows = rows.set_column(at, self._layout.schema.field(accumulator.name), both)
+        return rows
 
     def replace(self, rows: pa.Table) -> None:
         """Take rows, each of another key, in place of those that their keys have."""
@@ -186,7 +212,7 @@ class KeyedRows:
         """
         missing = np.flatnonzero(numbers == MISSING)
         numbers = numbers.copy()
-        numbers[missing] = self._add(rows.take(pa.array(missing)))
+        numbers[missing] = self._add(self._hashes_of(rows.take(pa.array(missing))))
         self._append(rows, numbers)
 
     def numbers_of(self, keys: Sequence[pa.ChunkedArray]) -> Integers:
@@ -226,7 +252,7 @@ class KeyedRows:
                 self._settled = len(self._parts)
             for some in in_pieces(part.rows, part.living(row_of_key), len(part.keys)):
                 rows = kept(some, settled=number < settled)
-                self._append(rows, self._add(rows))
+                self._append(rows, self._add(self._hashes_of(rows)))
         if len(parts) == settled:
             self._settled = len(self._parts)
 
@@ -262,8 +288,28 @@ class KeyedRows:
 
         return self._index.find(hashes, are_equal)
 
-    def _add(self, rows: pa.Table) -> Integers:
-        numbers = self._index.add(self._hashes_of(rows))
+    def _find_and_read(
+        self, rows: pa.Table, hashes: UInt64Array
+    ) -> tuple[Integers, pa.Table | None]:
+        """Return what ``_find`` does, and the stored rows of the keys that were found.
+
+        The rows are read to compare the keys. None if some of them are of other keys, which happens
+        where two keys share a hash.
+        """
+        keys = rows.select(list(self._layout.keys))
+        read: list[pa.Table] = []
+
+        def are_equal(positions: Integers, numbers: Integers) -> np.ndarray:
+            mine = keys if len(positions) == keys.num_rows else keys.take(pa.array(positions))
+            read.append(self._rows_of(numbers))
+            return same_keys(mine, read[-1].select(list(self._layout.keys)))
+
+        numbers = self._index.find(hashes, are_equal)
+        found = int((numbers != MISSING).sum())
+        return numbers, read[0] if len(read) == 1 and read[0].num_rows == found else None
+
+    def _add(self, hashes: UInt64Array) -> Integers:
+        numbers = self._index.add(hashes)
         if len(self._row_of_key) < len(self._index):
             grown = np.empty(max(2 * len(self._row_of_key), len(self._index)), np.int64)
             grown[: len(self._row_of_key)] = self._row_of_key
@@ -329,6 +375,17 @@ class KeyedRows:
         return PinnedRows(tuple(parts), self._index.hashes, self._layout)
 
 
+def _pair_merge_of(layout: RowLayout) -> PairMerge | None:
+    """Return how rows of one key are merged without grouping; None if they have to be grouped.
+
+    Grouping gives keys that have several forms the same one.
+    """
+    types = [layout.schema.field(key).type for key in layout.keys]
+    if any(is_ambiguous(key) or pa.types.is_struct(key) for key in types):
+        return None
+    return pair_merge(layout.schema, layout.accumulators)
+
+
 def _living_of(parts: Sequence[_Part], row_of_key: Integers) -> tuple[Integers, Integers]:
     """Return the newest rows of keys in these parts of the log, and the numbers of their keys."""
     living = [part.living(row_of_key) for part in parts]
@@ -342,10 +399,11 @@ def rows_at(
     rows: Integers, parts: Sequence[_Part], schema: pa.Schema, columns: Sequence[str] | None = None
 ) -> pa.Table:
     """Return rows of the log, in this order. ``columns``: only these."""
-    names: Sequence[str] = schema.names if columns is None else columns
     starts = np.array([part.first for part in parts])
-    empty = schema.empty_table().select(names)
-    return taken(rows, starts, lambda at: parts[at].rows.select(names), empty)
+    if columns is None:
+        return taken(rows, starts, lambda at: parts[at].rows, schema.empty_table())
+    empty = schema.empty_table().select(columns)
+    return taken(rows, starts, lambda at: parts[at].rows.select(columns), empty)
 
 
 def same_keys(left: pa.Table, right: pa.Table) -> np.ndarray:

@@ -167,9 +167,7 @@ class InflightEntry(Record):
     number of the channel there.
     """
 
-    path: str = Field(
-        description="One of inflight_files, which has the bytes.", max_length=PATH_LENGTH_MAX
-    )
+    path: str = Field(description="One of inflight_files.", max_length=PATH_LENGTH_MAX)
     offset: FileBytes = Field(description="Of the part's first byte.")
     size_bytes: Annotated[int, Field(ge=1, le=FILE_BYTES_MAX)]
     sha256: Sha256
@@ -185,8 +183,8 @@ class InflightEntry(Record):
 
     @model_validator(mode="after")
     def _was_in_the_queue_of_one_end(self) -> Self:
-        if self.subtask_index != (self.receiver if self.direction == "input" else self.sender):
-            recorder = "receiver" if self.direction == "input" else "sender"
+        recorder = "receiver" if self.direction == "input" else "sender"
+        if self.subtask_index != (self.receiver if recorder == "receiver" else self.sender):
             raise ValueError(f"an {self.direction} queue must be recorded by its {recorder}")
         return self
 
@@ -198,11 +196,9 @@ class InflightEntry(Record):
     @property
     def channel(self) -> str:
         """Return the end of the channel in words, for messages."""
-        edge = self.edge
-        return (
-            f"{self.direction} {self.input_id} of {self.operator_id} subtask {self.subtask_index}, "
-            f"from {edge.upstream} {self.sender} to {edge.downstream} {self.receiver}"
-        )
+        where = f"{self.direction} {self.input_id} of {self.operator_id}"
+        ends = f"from {self.edge.upstream} {self.sender} to {self.edge.downstream} {self.receiver}"
+        return f"{where} subtask {self.subtask_index}, {ends}"
 
     @property
     def queue(self) -> tuple[str, int, int, int, Direction]:
@@ -567,9 +563,8 @@ def resolved_mode(
 ) -> ResolvedMode:
     """Return the mode of a whole checkpoint, given its subtasks' modes.
 
-    One switched subtask means that the timeout took effect. Otherwise an unaligned one means that
-    the checkpoint was triggered so, even if others (in a loop) aligned. Overtaken elements without
-    any such subtask also mean a switch.
+    One switched subtask means that the timeout took effect, else an unaligned one that it was
+    triggered so, even if others (in a loop) aligned. Elements overtaken without either: a switch.
     """
     modes = {entry.mode for entry in alignment}
     if "unaligned" in modes and "switched" not in modes:

@@ -45,9 +45,7 @@ def naming_damage(path: str) -> Generator[None]:
         problem = _KINDS.get(error.code)
         if problem is None:
             raise
-        raise DamagedFileError(
-            ErrorCode.CHECKPOINT_CORRUPT, str(error), path, problem
-        ) from error
+        raise DamagedFileError(ErrorCode.CHECKPOINT_CORRUPT, str(error), path, problem) from error
 
 
 def damage_by_listing(

@@ -210,7 +210,9 @@ class Supervisor:
         self._end(generation, outcome, reason, gave_up=True)
         with suppress(StorageUnavailable):  # The end itself is what counts.
             stops.answer(self._clock.now_ms())
-        raise TakeOverGivenUp(f"job {self._options.job} is not taken over: {reason}")
+        raise TakeOverGivenUp(
+            ErrorCode.CANCELLED, f"job {self._options.job} is not taken over: {reason}"
+        )
 
     def _end(
         self,

@@ -22,6 +22,7 @@ from laminar_core.driver.failed_start import (
     start_error_reason,
 )
 from laminar_core.driver.restart import NoRestart
+from laminar_core.driver.standby.stops import TakeOverGivenUp
 from laminar_core.errors import (
     CheckpointDeclined,
     ConfigurationError,
@@ -53,6 +54,7 @@ EXPECTED = {
     CheckpointDeclined: ("failed", "restart"),
     FencedError: (None, "give-way"),
     JobFailedError: ("failed", "restart"),
+    TakeOverGivenUp: ("failed", "restart"),
     LinkBrokenError: ("failed", "restart"),
     ProtocolError: ("failed", "raise"),
 }

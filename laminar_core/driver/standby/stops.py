@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from laminar_core.driver.failed_start import Ending
-from laminar_core.errors import CorruptCheckpointError, ErrorCode, JobFailedError
+from laminar_core.errors import CorruptCheckpointError, JobFailedError
 from laminar_core.protocol.types import Generation
 from laminar_core.records.commands import CancelJob, ControlBegun, ControlResult, StopJob
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -19,13 +19,6 @@ from laminar_core.store.command_log import ControlEntry, ControlLog
 
 class TakeOverGivenUp(JobFailedError):  # noqa: N818 - not a failure: the job is not meant to run
     """A standby claimed the job, and found that it is not meant to run."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.CANCELLED, message)
-
-    def __reduce__(self) -> tuple[type, tuple[str]]:
-        """Pickle with the one argument that it takes."""
-        return type(self), (str(self),)
 
 
 def ends_of(entries: Iterable[ControlEntry], lost: frozenset[Generation]) -> list[ControlEntry]:

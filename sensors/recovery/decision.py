@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from laminar_core.protocol.silence import NO_SILENCE, Silence
 from laminar_core.records.actor import ActorKind
 from laminar_core.sensors.alerting.alerts import Anchor, Incident
 from laminar_core.sensors.policy import AlertPolicy
@@ -32,11 +33,6 @@ from laminar_core.sensors.run_records import KnownRun
 from laminar_core.units import duration_ms
 
 HOUR_MS = 3_600_000
-LOOKS_MIN = 3
-"""Number of consecutive ticks in which the heartbeat must be unchanged.
-
-With one, a clock that jumps would count as silence.
-"""
 _BACKOFF_MS = 15_000
 _BACKOFF_MS_MAX = 600_000
 _RESTART_PAUSES = 2
@@ -47,18 +43,6 @@ _RESTART_MS_MIN = 60_000
 """A run that owns the driver takes no longer to start another one."""
 
 RunningDriver = Literal["refuse", "take_over"]
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """How long the newest heartbeat has been unchanged, by this sensor's own clock."""
-
-    duration_ms: float = 0
-    looks: int = 0
-
-    def exceeds(self, limit_ms: float) -> bool:
-        """Return whether the observed silence is longer than the limit."""
-        return self.looks >= LOOKS_MIN and self.duration_ms > limit_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +64,7 @@ class RecoveryFacts:
     started_by: str = ""
     started_by_kind: ActorKind = ActorKind.PERSON
     owner: Literal["running", "gone", "unseen"] = "unseen"
-    silence: Silence = Silence()
+    silence: Silence = NO_SILENCE
     progress_age_ms: float | None = None
     beating_ms: float = 0
     newest_checkpoint: int | None = None

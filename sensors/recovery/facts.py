@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from laminar_core.errors import CorruptCheckpointError
+from laminar_core.protocol.silence import Silence
 from laminar_core.protocol.types import Generation
 from laminar_core.records.actor import ActorKind
 from laminar_core.records.audit import parse_audit_record
@@ -17,7 +18,7 @@ from laminar_core.records.manifest import GenerationClaim, Heartbeat
 from laminar_core.resources.values import Values
 from laminar_core.sensors.facts.followed import Followed, follow
 from laminar_core.sensors.judgements import ended_on_purpose
-from laminar_core.sensors.recovery.decision import RecoveryFacts, Silence
+from laminar_core.sensors.recovery.decision import RecoveryFacts
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.owner import is_running, is_visible
 from laminar_core.store.records import read_record

@@ -20,28 +20,11 @@ gets the job, and a driver that only was slow is fenced (``protocol.recovery``).
 from dataclasses import dataclass, field
 from typing import Literal
 
+from laminar_core.protocol.silence import NO_SILENCE, Silence
 from laminar_core.protocol.types import Generation
-
-LOOKS_MIN = 3
-"""Number of consecutive looks with an unchanged heartbeat.
-
-With one, a standby that was suspended would count its own absence as silence.
-"""
 
 OwnerState = Literal["running", "gone", "unknown"]
 """``unknown``: the process is on another host, or its claim cannot be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """How long the newest heartbeat has been unchanged, by the standby's own clock."""
-
-    duration_ms: float = 0
-    looks: int = 0
-
-    def exceeds(self, limit_ms: float) -> bool:
-        """Return whether it was observed for longer than the limit."""
-        return self.looks >= LOOKS_MIN and self.duration_ms > limit_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +55,7 @@ class StandbyFacts:
     """The driver recorded that it does not start the job again."""
     has_beaten: bool = False
     """A heartbeat of it was ever seen."""
-    silence: Silence = Silence()
+    silence: Silence = NO_SILENCE
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from typing import TypeVar
 from laminar_core.driver.standby.decision import (
     End,
     OwnerState,
-    Silence,
     StandbyBounds,
     StandbyFacts,
     TakeOver,
@@ -15,6 +14,7 @@ from laminar_core.driver.standby.decision import (
 )
 from laminar_core.errors import CorruptCheckpointError, StorageUnavailable
 from laminar_core.host.clock import Clock
+from laminar_core.protocol.silence import Silence
 from laminar_core.protocol.types import Generation
 from laminar_core.records.manifest import GenerationClaim, GenerationEnd, Heartbeat, Owner, Record
 from laminar_core.store.checkpoint_store import CheckpointStore

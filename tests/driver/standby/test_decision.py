@@ -3,15 +3,14 @@
 import pytest
 
 from laminar_core.driver.standby.decision import (
-    LOOKS_MIN,
     End,
-    Silence,
     StandbyBounds,
     StandbyFacts,
     TakeOver,
     Wait,
     decide_standby,
 )
+from laminar_core.protocol.silence import LOOKS_MIN, Silence
 from laminar_core.protocol.types import Generation
 
 BOUNDS = StandbyBounds(silence_ms=10_000, start_ms=120_000, restart_ms=30_000)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from laminar_core.protocol.silence import Silence
 from laminar_core.records.actor import ActorKind
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.recovery.decision import (
@@ -11,7 +12,6 @@ from laminar_core.sensors.recovery.decision import (
     Leave,
     Recover,
     RecoveryFacts,
-    Silence,
     decide_recovery,
     incidents_of,
 )

@@ -37,7 +37,7 @@ class LostAnswers:
         assert not behind_proxy.put_if_absent("key", b"mine")
 
     def test_equal_bytes_do_not_make_a_winner_of_a_loser(self, behind_proxy, proxy):
-        """Two drivers may write the same: their calls are told apart by what they do not show."""
+        """Two drivers may write the same bytes; the mark of the write tells whose they are."""
         assert behind_proxy.put_if_absent("key", b"same")
         proxy.script(Fault("PutObject", Effect.LOSE_ANSWER))
         assert not behind_proxy.put_if_absent("key", b"same")

@@ -1,4 +1,4 @@
-"""A heartbeat that does not change is told from one that was not watched."""
+"""A driver counts as silent after several looks over a long time, not after one."""
 
 import pytest
 

@@ -70,7 +70,7 @@ check: $(READY)  ## formatting, lint, types, import contracts, house rules, docu
 	@$(BIN)/pyright --pythonplatform Darwin --pythonversion 3.11
 	@$(BIN)/pyright --project tests
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest -q tests/test_tidy.py
+	@$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_imports.py
 	@$(BUILD_DOCS)
 	@$(BIN)/pip-licenses >/dev/null
 	@$(BIN)/python scripts/audit.py

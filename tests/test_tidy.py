@@ -461,6 +461,15 @@ def mirror_of(module: str) -> str:
 
 
 @cache
+def places_of(name: str) -> list[str]:
+    """Return where a module is; one in a folder that is linked is in two places."""
+    path = name.replace(".", "/")
+    inner = path.removeprefix("laminar_core/")
+    places = (f"{path}.py", f"{path}/__init__.py", f"{inner}.py", f"{inner}/__init__.py")
+    return [place for place in dict.fromkeys(places) if (ROOT / place).exists()]
+
+
+@cache
 def imported_by(module: str) -> frozenset[str]:
     """Return the modules of this repository that a module imports, wherever it does."""
     return frozenset(_imported_by(module))
@@ -475,11 +484,7 @@ def _imported_by(module: str) -> Iterator[str]:
         else:
             continue
         for name in names:
-            path = name.replace(".", "/")
-            inner = path.removeprefix("laminar_core/")
-            for found in (f"{path}.py", f"{path}/__init__.py", f"{inner}.py"):
-                if (ROOT / found).exists():
-                    yield found
+            yield from places_of(name)
 
 
 def reached_from(test: str) -> set[str]:

@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from laminar_core.host.clock import Clock
+from laminar_core.protocol.silence import LOOKS_MIN
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.recovery.decision import (
-    LOOKS_MIN,
     Alarm,
     Leave,
     Recover,

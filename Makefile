@@ -5,7 +5,7 @@ READY := .venv/.ready
 SOURCES := laminar_core jobs resources sensors orchestration verification examples tests benchmarks scripts typings
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kafka demo-ops test test-all test-jvm test-oldest hosts soak check docs audit bench campaign kill-campaign lock ui servers peers s3-server clean
+.PHONY: help setup demo demo-kafka demo-ops test test-large test-all test-jvm test-oldest hosts soak check docs audit bench campaign kill-campaign lock ui servers peers s3-server clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,10 +28,13 @@ demo-ops: $(READY)  ## payments under dagster dev: slow, killed, damaged; sensor
 demo-kafka: $(READY)  ## payments from a real Kafka broker; broker, workers and driver are killed (needs make servers)
 	@$(BIN)/python -m examples.kafka_to_kafka
 
-test: $(READY)  ## the whole test suite, in up to five processes (TESTS="-n0 tests/cli -x": a part, in one)
+test: $(READY)  ## the test suite, but for the large tests, in up to five processes (TESTS="-n0 tests/cli -x": a part, in one)
 	@$(BIN)/python -m pytest $(SPREAD) $(TESTS)
 
-test-all: $(READY)  ## the test suite with every case of the tests that `make test` samples
+test-large: $(READY)  ## the large tests: the documents' commands word for word, demos, brokers, kills in Spark, wheels
+	@$(BIN)/python -m pytest $(SPREAD) --large $(TESTS) || test $$? -eq 5 -a -n "$(TESTS)"
+
+test-all: $(READY)  ## the large tests, and every case of the tests that `make test` samples
 	@$(BIN)/python -m pytest $(SPREAD) --all-cases $(TESTS)
 
 test-jvm: $(READY)  ## tests of Spark with the Java from PyPI instead of the machine's (TESTS=tests: all that start it)

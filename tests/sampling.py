@@ -1,10 +1,11 @@
-"""Which cases of a test with many cases ``make test`` runs; ``--all-cases`` runs them all.
+"""Which tests ``make test`` runs, and which of their cases; ``--all-cases`` runs them all.
 
-Of the examples that Hypothesis draws, ``make test`` tries half.
+Tests that are marked ``large`` are left to ``make test-large``. Of the examples that Hypothesis
+draws, half are tried.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from zlib import crc32
 
 import pytest
@@ -15,9 +16,11 @@ _CASE = re.compile(r"\[.*\]$", re.DOTALL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option."""
-    what = "run every case of the tests that are marked `sampled`"
+    """Add the options."""
+    what = "run the tests marked `large` too, and every case of those marked `sampled`"
     parser.addoption("--all-cases", action="store_true", help=what)
+    what = "run the tests marked `large`, and no others"
+    parser.addoption("--large", action="store_true", help=what)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,10 +38,26 @@ def drawn(examples: int) -> int:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect what is left out, so that the session's last line counts it."""
-    left = [] if config.getoption("--all-cases") else left_out(items)
+    if config.getoption("--all-cases"):
+        return
+    wanted = is_large if config.getoption("--large") else is_small_or_named(config)
+    left = {item for item in items if not wanted(item)}
+    left.update(left_out(item for item in items if item not in left))
     if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in set(left)]
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
+
+
+def is_large(item: pytest.Item) -> bool:
+    """Return whether a test is left to ``make test-large``."""
+    return item.get_closest_marker("large") is not None
+
+
+def is_small_or_named(config: pytest.Config) -> Callable[[pytest.Item], bool]:
+    """Return whether a test is run without ``--large``: a large one is if its file is named."""
+    named = {config.invocation_params.dir / arg.partition("::")[0] for arg in config.args}
+    files = {path for path in named if path.is_file()}
+    return lambda item: not is_large(item) or item.path in files
 
 
 @pytest.fixture

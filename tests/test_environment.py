@@ -15,7 +15,7 @@ from verification.hosts.needs import missing
 
 ROOT = Path(__file__).parent.parent
 MAKEFILE = """
-check test test-jvm test-oldest:
+check test test-large test-jvm test-oldest:
 \t@echo "$@ $(TESTS) as $$(id -u) in $(CURDIR)" && env
 \t@[ "$@" != "$(FAILS)" ]
 """
@@ -23,7 +23,7 @@ check test test-jvm test-oldest:
 
 LOGIN = {"HOME", "PATH", "LANG"}
 OF_THE_SHELL_AND_MAKE = {"PWD", "OLDPWD", "SHLVL", "_", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
-GOALS = ("check", "test", "test-jvm", "test-oldest")
+GOALS = ("check", "test", "test-large", "test-jvm", "test-oldest")
 OTHERS = {"MAKEOVERRIDES", "TESTS", "MAKE_TERMOUT", "MAKE_TERMERR"}
 
 

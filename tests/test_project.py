@@ -8,6 +8,8 @@ import pytest
 
 from tests.wheels import call, quiet_dagster
 
+pytestmark = pytest.mark.large
+
 OWN_RESOURCES = """
 import dagster as dg
 

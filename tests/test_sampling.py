@@ -1,4 +1,4 @@
-"""``make test`` runs a sample of the cases, and ``make test-all`` runs all of them."""
+"""``make test`` runs a sample of the cases and no large tests; ``make test-all`` runs all."""
 
 from collections.abc import Iterator
 
@@ -27,6 +27,11 @@ DRAWN = [pytest.param(n, marks=pytest.mark.sampled(50)) for n in range(9)]
 @pytest.mark.parametrize("case", [*DRAWN, "found"])
 def test_drawn_and_found(case): pass
 
+@pytest.mark.large
+@pytest.mark.sampled(1_000_000)
+@pytest.mark.parametrize("case", "ab")
+def test_large(case): pass
+
 @pytest.mark.parametrize("named", [0, 30])
 def test_examples(named, record_property):
     tried = []
@@ -52,7 +57,7 @@ def own_profile() -> Iterator[None]:
 @pytest.fixture
 def reports_of(pytester: pytest.Pytester):
     """Return the reports of the cases that a session with these arguments runs."""
-    pytester.makeini("[pytest]\nmarkers =\n    sampled(n): one of n")
+    pytester.makeini("[pytest]\nmarkers =\n    large: large\n    sampled(n): one of n")
     pytester.makepyfile(test_program=PROGRAM)
 
     def run(*arguments: str) -> list[pytest.TestReport]:
@@ -87,7 +92,14 @@ def test_of_each_test_at_least_one_case_is_run(run_of) -> None:
 
 
 def test_all_cases_are_run_if_asked_for(run_of) -> None:
-    assert len(run_of("--all-cases")) == 60 + 2 + 3 + 10 + 2
+    assert len(run_of("--all-cases")) == 60 + 2 + 3 + 10 + 2 + 2
+
+
+def test_large_ones_are_run_alone_or_if_their_file_is_named(run_of) -> None:
+    assert [name for name in run_of() if "large" in name] == []
+    assert run_of("--large") == ["test_large[a]"]
+    assert [name for name in run_of("test_program.py") if "large" in name] == ["test_large[a]"]
+    assert run_of("test_program.py::test_large") == ["test_large[a]"]
 
 
 @pytest.mark.parametrize(("arguments", "tried"), [((), (50, 15)), (("--all-cases",), (100, 30))])

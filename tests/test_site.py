@@ -40,6 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.large
 def test_no_page_loads_anything_from_the_network(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 50

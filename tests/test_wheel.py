@@ -14,6 +14,8 @@ from packaging.requirements import Requirement
 from laminar_core.spark.jvm import ensure_java
 from tests.wheels import ROOT, call, start
 
+pytestmark = pytest.mark.large
+
 OPTIONAL = ("boto3", "confluent_kafka", "dagster", "kafka", "rocksdict")
 JOB = """
 from laminar_core.connectors import DatagenSource, ParquetSink, Sequence

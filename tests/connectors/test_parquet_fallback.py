@@ -122,6 +122,7 @@ def withdrawn(simulation: Simulation) -> None:
     simulation.run(restore_id=simulation.store.manifests.ids()[0])
 
 
+@pytest.mark.large
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("recover", [go_on, one_older, a_fresh_start])
 @pytest.mark.parametrize("interrupted", [finished, withdrawn])

@@ -309,6 +309,7 @@ class History:
         self.job.cut(full=full, parallelism=parallelism, random=self.random)
 
 
+@pytest.mark.large
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("chunk", range(11))
 def test_sessions_are_the_models_wherever_the_job_is_cut(
@@ -324,6 +325,7 @@ def test_sessions_are_the_models_wherever_the_job_is_cut(
             raise AssertionError(f"seed {seed}") from error
 
 
+@pytest.mark.large
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("chunk", range(4))
 def test_one_to_three_to_two_workers_and_chains_of_changes(chunk: int) -> None:

@@ -16,7 +16,7 @@ from laminar_core.store.owner import is_running
 from tests.examples.operations.test_client import InProcess
 from tests.store.stores import JOB
 
-pytestmark = pytest.mark.early
+pytestmark = [pytest.mark.early, pytest.mark.large]
 
 STAND_IN = Path(__file__).with_name("stream_stand_in.py")
 UP_MS_MAX = 120_000

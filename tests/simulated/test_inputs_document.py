@@ -6,11 +6,14 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
+import pytest
 
 from laminar_core.pipeline import Pipeline
 from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import Job, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
+
+pytestmark = pytest.mark.large
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
 ORDERS = 90

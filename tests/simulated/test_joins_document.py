@@ -13,6 +13,8 @@ from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import BuildJob, Job, Row, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
 
+pytestmark = pytest.mark.large
+
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
 SECOND_US = 1_000_000
 TIME = pa.timestamp("us", tz="UTC")

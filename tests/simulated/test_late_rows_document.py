@@ -7,12 +7,15 @@ from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import Job, Row, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
+
+pytestmark = pytest.mark.large
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
 SCHEMA = pa.schema(

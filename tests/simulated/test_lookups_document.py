@@ -14,6 +14,8 @@ from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import BuildJob, Job, Row, normal, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
 
+pytestmark = pytest.mark.large
+
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
 CODES = ["EUR", "USD", "XAU"]
 PAYMENTS = pa.table({"id": range(60), "currency": [CODES[n % 3] for n in range(60)]})

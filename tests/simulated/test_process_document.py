@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
+import pytest
 
 from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.pipeline import Pipeline, Stream
@@ -14,6 +15,8 @@ from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import Job, Row, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
+
+pytestmark = pytest.mark.large
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "process.md").read_text()
 MINUTE_US = 60_000_000

@@ -5,12 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from laminar_core.operators import agg
 from laminar_core.pipeline import Pipeline
 from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import Job, Row, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
+
+pytestmark = pytest.mark.large
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
 MINUTE_US = 60_000_000

@@ -15,6 +15,8 @@ from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.jobs import Job, Row, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
 
+pytestmark = pytest.mark.large
+
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
 ORDERS = [
     {"user": f"u{n % 11}", "amount": amount} for n, amount in enumerate([3, 5, 8, 5, 1, 2] * 15)

@@ -21,6 +21,8 @@ from laminar_core.testing.jobs import BuildJob, Job, Judge, Row, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.updating_jobs import newest_are, weights_add_up_to
 
+pytestmark = pytest.mark.large
+
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
 SECOND_US = 1_000_000
 MERCHANTS = ("ann", "bob", "eve")

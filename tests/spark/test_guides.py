@@ -18,6 +18,7 @@ from tests.spark.served_project import ServedProject
 pytestmark = [pytest.mark.early, pytest.mark.spark]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "page", ["tutorial.md", "custom-connector.md", "custom-sink.md", "install.md"]
 )
@@ -26,6 +27,7 @@ def test_a_page_works_word_for_word(page: str, tmp_path: Path) -> None:
         reader.follow(page)
 
 
+@pytest.mark.large
 def test_a_stream_joins_a_dagster_project_word_for_word(tmp_path: Path) -> None:
     project = ServedProject(tmp_path / "shop")
     with Reader(tmp_path) as reader, ExitStack() as elsewhere:
@@ -36,6 +38,7 @@ def test_a_stream_joins_a_dagster_project_word_for_word(tmp_path: Path) -> None:
             reader.run("laminar stop --cancel --timeout '30 seconds'")
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("page", ["savepoints.md", "rescaling.md"])
 def test_a_page_about_the_job_of_the_tutorial_works_word_for_word(
     page: str, tmp_path: Path

@@ -43,6 +43,7 @@ SAMPLE = (
 )
 
 
+@pytest.mark.large
 @pytest.mark.spark
 def test_a_sample_of_the_campaign(tmp_path: Path) -> None:
     """Goal: each kind of process of a stream dies once, and in the end the output is exact.
@@ -67,6 +68,7 @@ def test_a_sample_of_the_campaign(tmp_path: Path) -> None:
 COMMAND = (sys.executable, "-u", "-m", "tests.spark.kill_campaign", "--kinds", "worker")
 
 
+@pytest.mark.large
 @pytest.mark.spark
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 def test_an_interrupted_campaign_prints_its_figures_and_leaves_no_process(
@@ -92,6 +94,7 @@ def test_an_interrupted_campaign_prints_its_figures_and_leaves_no_process(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.large
 def test_a_campaign_of_no_time_prints_figures_too(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     command = [*COMMAND, "--minutes", "0", "--figures", str(figures)]

@@ -85,6 +85,7 @@ def _drain(events: "SimpleQueue[JobEvent | None]") -> list[JobEvent]:
     return found
 
 
+@pytest.mark.large
 def test_killed_drivers_are_taken_over_and_the_output_is_exact(
     job: SmallJob, tmp_path: Path, every_case
 ) -> None:
@@ -105,6 +106,7 @@ def test_killed_drivers_are_taken_over_and_the_output_is_exact(
     assert job.visible() == job.expected()
 
 
+@pytest.mark.large
 def test_killed_workers_of_a_cluster_leave_the_output_exact(job: SmallJob, tmp_path) -> None:
     moments = random.Random(2)
     command = job.command("--master", "local-cluster[2,1,1024]", rows_per_second=60_000)

@@ -13,7 +13,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.spark.jobs_under_test import ROOT, Driver, SmallJob
 from tests.spark.processes import children, daemons_of, ends, jvm_of, kill
 
-pytestmark = [pytest.mark.early, pytest.mark.spark]
+pytestmark = [pytest.mark.early, pytest.mark.large, pytest.mark.spark]
 
 PROGRAM = """
 import os

@@ -76,6 +76,7 @@ def test_rows_in_flight_find_their_new_workers(spark: SparkSession, tmp_path: Pa
     assert found == expected()
 
 
+@pytest.mark.large
 def test_killed_drivers_are_followed_by_other_numbers_of_workers(tmp_path: Path) -> None:
     job = SmallJob(tmp_path).write_input()
     for before, workers in [(None, 2), (2, 3), (3, 1)]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.spark.jobs_under_test import ROOT, Driver, SmallJob
 
-pytestmark = [pytest.mark.early, pytest.mark.spark]
+pytestmark = [pytest.mark.early, pytest.mark.large, pytest.mark.spark]
 
 
 def laminar(*words: str) -> dict:

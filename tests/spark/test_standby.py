@@ -7,7 +7,7 @@ import pytest
 
 from tests.spark.jobs_under_test import Driver, SmallJob
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.large, pytest.mark.spark]
 
 SLOWLY = 1_000
 """Rows a second: the input lasts for minutes, longer than two standbys need to start."""

@@ -10,7 +10,7 @@ from laminar_core.errors import FencedError
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.spark.jobs_under_test import Driver, SmallJob
 
-pytestmark = [pytest.mark.early, pytest.mark.spark]
+pytestmark = [pytest.mark.early, pytest.mark.large, pytest.mark.spark]
 
 
 def test_a_driver_that_was_taken_over_wakes_up_fenced(tmp_path: Path) -> None:

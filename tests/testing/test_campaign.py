@@ -29,6 +29,7 @@ def report_of(seed: int) -> SeedReport:
     return simulate_seed(seed)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("first", FIRST)
 def test_every_invariant_holds(first: int) -> None:
     reports = [report_of(seed) for seed in range(first, first + CHUNK)]
@@ -36,6 +37,7 @@ def test_every_invariant_holds(first: int) -> None:
     assert failed == {}, "run `laminar simulate --seed S --trace`"
 
 
+@pytest.mark.large
 def test_the_seeds_above_are_worth_something() -> None:
     """Every kind of disaster comes to pass, and checkpoints complete in every mode."""
     hits: Counter[str] = Counter()
@@ -119,6 +121,7 @@ FOUND = {
 store that there were then: others would make other runs of them."""
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", FOUND)
 def test_seeds_that_failed_once_stay_well(seed: int) -> None:
     scenarios_then, kinds_then, losses_then, what_happened = FOUND[seed]
@@ -141,6 +144,7 @@ LOST = {
 """Seeds that failed once because the store went away."""
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", LOST)
 def test_seeds_that_failed_once_for_a_lost_store_stay_well(seed: int) -> None:
     scenarios = dict(list(SCENARIOS.items())[:SCENARIOS_THEN])

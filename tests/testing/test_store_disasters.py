@@ -43,6 +43,7 @@ def reports(*losses: str) -> list[SeedReport]:
     return [simulate_setting(setting, SCENARIOS[setting.scenario]) for setting in settings]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind", STORE_KINDS)
 def test_a_job_goes_on_when_the_store_is_back(kind):
     found = reports(kind)

@@ -31,6 +31,7 @@ def labs() -> dict[str, Lab]:
 
 
 # One test for both: spread over processes, each would run the campaign.
+@pytest.mark.large
 def test_each_is_harmless_or_recovered_from_and_they_are_of_every_kind() -> None:
     verdicts: list[Verdict] = list(try_corruptions(range(CORRUPTIONS), FINISH_EVERY))
     assert [v.as_dict() for v in verdicts if v.outcome == "violation"] == []
@@ -43,6 +44,7 @@ def test_each_is_harmless_or_recovered_from_and_they_are_of_every_kind() -> None
     assert {v.job for v in verdicts} == set(JOBS)
 
 
+@pytest.mark.large
 def test_the_store_has_what_a_real_one_has(labs: dict[str, Lab]) -> None:
     """Generations, a step back with orphans, rows in flight, files of several checkpoints."""
     for lab in labs.values():

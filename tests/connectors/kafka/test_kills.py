@@ -38,6 +38,7 @@ committer.discard_uncommitted(Generation(generation))
 """
 
 
+@pytest.mark.large
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("step", ["half-produced", "marker-sent", "committed"])
 def test_a_process_that_is_killed_is_followed_by_one_that_knows(

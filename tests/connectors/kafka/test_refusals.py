@@ -18,7 +18,7 @@ from verification.brokers.place import Place
 from verification.brokers.relay_run import RelayRun
 from verification.servers.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.early
+pytestmark = [pytest.mark.early, pytest.mark.large]
 
 LIMITS = {"producer_byte_rate": 1_000, "consumer_byte_rate": 5_000}
 QUICK = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}

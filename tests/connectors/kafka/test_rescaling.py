@@ -11,7 +11,7 @@ from verification.brokers.relay_driver import JsonEvent, RelayDriver
 from verification.brokers.relay_run import RelayRun
 from verification.servers.kafka_requests import KafkaRequest
 
-pytestmark = pytest.mark.early
+pytestmark = [pytest.mark.early, pytest.mark.large]
 
 WAITING = 3
 """Checkpoints whose output waits when a driver is killed."""

@@ -33,6 +33,8 @@ from tests.connectors.kafka.test_transaction_writer import Subtask
 from tests.connectors.kafka.writing import NUMBERS, as_json, read_all, read_rows, write
 from tests.servers.secured_kafka import PASSWORD, VARIABLE, Right, SecuredKafka
 
+pytestmark = pytest.mark.large
+
 PAGE = Path(__file__).parents[3] / "docs" / "connectors.md"
 KINDS = {"topic": "TOPIC", "group": "GROUP", "transactional id": "TRANSACTIONAL_ID"}
 WRONG = "another-password-that-nobody-may-read"

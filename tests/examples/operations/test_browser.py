@@ -20,6 +20,7 @@ from tests.store.stores import JOB, claim, complete
 
 pytestmark = [
     pytest.mark.early,
+    pytest.mark.large,
     pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
 ]
 

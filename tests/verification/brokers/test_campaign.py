@@ -16,7 +16,7 @@ from verification.brokers.place import Place
 from verification.servers.fault_proxy import FaultKind
 from verification.servers.kafka_requests import KafkaRequest
 
-pytestmark = pytest.mark.early
+pytestmark = [pytest.mark.early, pytest.mark.large]
 
 END = (KafkaRequest.END_TRANSACTION,)
 COMMIT = (KafkaRequest.COMMIT_OFFSETS,)

@@ -15,7 +15,7 @@ from verification.brokers.place import Place
 from verification.brokers.relay import WORKER_STEPS
 from verification.brokers.strikes import Strike
 
-pytestmark = pytest.mark.early
+pytestmark = [pytest.mark.early, pytest.mark.large]
 
 REPRESENTATIVE = [
     KillCase(0, "staged", "driver", Strike("marker-sent", "dies", 2)),

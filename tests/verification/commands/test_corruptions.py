@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
+
 from verification.corruption import Corruption
 from verification.corruption_campaign import Verdict
 
 
+@pytest.mark.large
 def test_corruptions_are_counted_by_outcome(verify):
     answer = verify("corruptions", 12, "--json")
     assert answer.exit_code == 0

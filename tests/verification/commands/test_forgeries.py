@@ -23,6 +23,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> HonestStore:
     return make_honest_store(tmp_path_factory.mktemp("honest"))
 
 
+@pytest.mark.large
 def test_every_command_answers_each_forged_store_in_time_and_memory() -> None:
     wrong = [answer for answer in try_forgeries(SEEDS) if answer.problem is not None]
     assert wrong == []

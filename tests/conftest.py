@@ -60,13 +60,14 @@ def pytest_collection() -> Generator[None, object, object]:
     return result
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes run the suite: three more than cores, and five at most.
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return how many processes run the suite: one more than cores, or three for large tests.
 
-    Many tests wait for servers and for other processes, so one process per core leaves cores idle.
-    Each process may have a Spark of its own, which takes memory and uses several cores.
+    Each one has to import all tests, and may have a Spark of its own. The large tests wait for
+    other programs half of the time. More than five would not fit into memory.
     """
-    return min((os.cpu_count() or 1) + 3, 5)
+    more = 3 if config.getoption("--large") or config.getoption("--all-cases") else 1
+    return min((os.cpu_count() or 1) + more, 5)
 
 
 @pytest.fixture(scope="session")

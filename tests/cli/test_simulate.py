@@ -16,6 +16,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LedgerCommitter, "commit", lambda *_: None)
 
 
+@pytest.mark.large
 def test_seeds_that_are_well_are_summed_up(cli) -> None:
     answer = cli("simulate", "--seeds", "3", "--from", "4")
     assert answer.code == 0
@@ -36,6 +37,7 @@ def test_json_is_a_line_per_seed_and_one_for_all(cli) -> None:
     assert total["turns"] == sum(seed["turns"] for seed in seeds)
 
 
+@pytest.mark.large
 def test_one_seed_is_replayed_identically(cli) -> None:
     first, second = (cli("simulate", "--seed", "30", "--trace") for _ in range(2))
     assert first.out == second.out

@@ -226,6 +226,7 @@ STEP = 8
 """From one deadly request to the next: a run has about 60."""
 
 
+@pytest.mark.large
 @pytest.mark.sampled(STEP)
 @pytest.mark.parametrize("first", range(1, STEP + 1))
 def test_death_at_any_request_leaves_exactly_the_completed_rows(s3_server, monkeypatch, first):

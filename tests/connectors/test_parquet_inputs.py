@@ -63,6 +63,7 @@ def test_all_rows_below_the_prefix_come_once_in_the_order_of_names(uri: str) -> 
     assert source.schema().names == ["n", "kind"]
 
 
+@pytest.mark.large
 def test_reading_goes_on_anywhere_with_other_parameters_too(uri: str) -> None:
     source = ParquetSource(uri)
     whole, _ = read(source, first_splits(source))

@@ -61,6 +61,7 @@ class Disk:
                 file.rename(synced[inode]) if inode in synced else file.unlink()
 
 
+@pytest.mark.large
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("declined", "target_file_rows"), [((), 5), ((1,), 7), ((2, 3), 7), ((4,), 1000)]

@@ -254,6 +254,7 @@ def test_without_event_time_windows_that_ended_before_would_be_emitted_again(
     assert len(rows) > len(later.expected["out"])
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("workers", [1, 3])
 def test_one_key_of_a_table_with_a_name_is_repaired(tmp_path: Path, workers: int) -> None:
     half, before, after = Half("process"), str(tmp_path / "before"), str(tmp_path / "after")

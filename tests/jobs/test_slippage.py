@@ -70,6 +70,7 @@ def visible(ledger: Ledger) -> pa.Table:
     return in_order(pa.Table.from_batches(batches))
 
 
+@pytest.mark.large
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("alignment_timeout_ms", [None, 0])
 @pytest.mark.parametrize("seed", range(3))

@@ -33,6 +33,7 @@ def laminar(directory: Path, store: str, *words: str) -> str:
     return answer.stdout
 
 
+@pytest.mark.large
 @pytest.mark.spark
 def test_a_job_in_spark_keeps_its_checkpoints_in_a_bucket(s3_server, tmp_path):
     (tmp_path / "few_rows.py").write_text(PROGRAM)

@@ -250,6 +250,7 @@ CUTS = st.builds(
 )
 
 
+@pytest.mark.large
 @settings(max_examples=drawn(80), deadline=None)
 @given(
     first=ROWS,

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -63,6 +64,7 @@ def agree(function: str, left: object, right: object) -> bool:
     return left == right or (left != left and right != right)  # noqa: PLR0124 - only NaN
 
 
+@pytest.mark.large
 @settings(deadline=None, max_examples=drawn(30))
 @example([[("a", 0, 25), ("a", 1, 30)], [("a", -3, 25)]], 2, "none")  # One spread, two last bits.
 @given(STEPS, st.integers(0, 10), st.sampled_from(CODECS))

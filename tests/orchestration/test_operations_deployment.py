@@ -55,6 +55,7 @@ def test_the_project_folder_is_an_instance(tmp_path: Path) -> None:
         assert not instance.nux_enabled
 
 
+@pytest.mark.large
 @pytest.mark.filterwarnings("ignore:Error loading")  # As long as the server is not up.
 def test_the_documented_code_server_serves_the_documented_workspace(tmp_path: Path) -> None:
     """As documented, but for the port: it may be taken here."""

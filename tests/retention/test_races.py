@@ -47,6 +47,7 @@ def restorer(request: RestoreRequest):
     return restore
 
 
+@pytest.mark.large
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("wanted", [1, 2, None])
 def test_no_generation_starts_from_what_is_deleted(job: StoredJob, wanted: int | None) -> None:
@@ -69,6 +70,7 @@ def test_no_generation_starts_from_what_is_deleted(job: StoredJob, wanted: int |
     assert {applied for _, applied in seen} >= {"RetentionResult", "ConfigurationError"}, seen
 
 
+@pytest.mark.large
 def test_what_is_pinned_stays_and_what_goes_is_not_pinned(job: StoredJob) -> None:
     seen = Counter()
 

@@ -136,6 +136,7 @@ def test_running_totals_continue_after_a_restart(parallelism: int, state: StateO
     assert_whole(ledger)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", range(2))
 def test_running_totals_survive_kills(seed: int) -> None:
     ledger = Ledger()

@@ -107,6 +107,7 @@ def test_before_the_scrub_every_later_checkpoint_named_the_lost_file():
     assert grown[0] < grown[-2], "the new chain takes increments again"
 
 
+@pytest.mark.large
 def test_a_digest_is_found_by_reading_in_turn():
     job, simulation = simulate(pace=5.0)
     harm = Harm(simulation, "digest")
@@ -121,6 +122,7 @@ def test_a_digest_is_found_by_reading_in_turn():
     assert newest(simulation).checkpoint_id in whole(simulation)
 
 
+@pytest.mark.large
 def test_without_a_budget_nothing_is_read():
     _, simulation = simulate(pace=5.0, scrub_bytes_per_second=0)
     Harm(simulation, "digest")

@@ -236,6 +236,7 @@ class FromRow(MemorySource):
         return replace(self, first_row=int(position))
 
 
+@pytest.mark.large
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_part_begins_at_a_stated_position_also_if_its_driver_dies_before_a_checkpoint(

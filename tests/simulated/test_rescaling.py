@@ -105,6 +105,7 @@ def test_from_one_to_two_to_three_to_one_the_result_is_exact(name: str, mode: st
     assert [manifest.workers for manifest in rescaled.restored] == list(WORKERS[:-1])
 
 
+@pytest.mark.large
 def test_the_runs_above_are_worth_something() -> None:
     """Rows are in flight, up and down, on edges of both kinds, at the sender and the receiver."""
     found: Counter[object] = Counter()

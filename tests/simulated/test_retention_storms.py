@@ -77,6 +77,7 @@ def require_exact(seed: int) -> None:
     assert report.passed, "\n".join([*map(str, report.violations), *report.trace[-60:]])
 
 
+@pytest.mark.large
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("first", range(2, 20, SEEDS))
 def test_a_job_is_exact_while_its_past_is_deleted(first: int, monkeypatch) -> None:

@@ -59,6 +59,7 @@ def test_a_batch_that_takes_minutes_restarts_nothing_and_is_reported() -> None:
     assert max(began) - min(began) < 1_000, "all of them say since when"
 
 
+@pytest.mark.large
 def test_a_function_that_hangs_ends_the_generation_and_is_named() -> None:
     _, simulation = simulated(Slow(minutes=600))
     result = simulation.run(deadlines=PLENTY)
@@ -68,6 +69,7 @@ def test_a_function_that_hangs_ends_the_generation_and_is_named() -> None:
     assert "operator 'score' has been at work for 60" in failed.reason
 
 
+@pytest.mark.large
 def test_one_that_always_hangs_is_started_again_within_bounds() -> None:
     """The minutes in which it hangs are no time that the job ran well."""
     _, simulation = simulated(Slow(minutes=600, batches=100))

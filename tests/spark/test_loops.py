@@ -56,6 +56,7 @@ def answer(payments: Path):
     return in_order(settlements(pq.read_table(payments)))
 
 
+@pytest.mark.large
 def test_the_command_of_the_documentation_runs_the_loop(payments: Path, tmp_path: Path) -> None:
     words = [
         *("--set", f"input={payments}", "--set", f"output={tmp_path / 'out'}"),

@@ -25,6 +25,7 @@ def scrape(log: Path) -> dict[tuple[str, str], float]:
     return {(s.name, s.labels.get("operator", "")): s.value for s in samples}
 
 
+@pytest.mark.large
 def test_a_running_job_is_seen_from_outside(tmp_path: Path) -> None:
     job, log = SmallJob(tmp_path).write_input(), tmp_path / "log"
     with collecting() as collector:

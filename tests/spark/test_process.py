@@ -83,6 +83,7 @@ def entries_job() -> Pipeline:
     return ended.sink("out", CollectSink())
 
 
+@pytest.mark.large
 def test_a_worker_dies_and_every_window_and_row_is_there_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:

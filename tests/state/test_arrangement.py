@@ -230,6 +230,7 @@ def restored_from(rows: pa.Table, backend: str = "memory") -> Arrangement:
     return held
 
 
+@pytest.mark.large
 @settings(deadline=None, max_examples=drawn(150))
 @given(st.lists(STEP, max_size=25), st.integers(1, 4), st.lists(STEP, max_size=12))
 def test_any_history_is_that_of_a_list_of_rows_with_any_backend(
@@ -510,6 +511,7 @@ def test_rows_are_probed_at_once_as_far_as_they_have_few_candidates(
     assert held.rows_at_once(mixed, keys) == 50
 
 
+@pytest.mark.large
 def test_rows_beyond_the_budget_are_not_in_memory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.large
 def test_damage_on_disk_is_found_and_said(backend: RocksBackend) -> None:
     shelf = backend.shelf(SCHEMA)
     chunks = [shelf.put(n, 0, table(0, 20_000)) for n in range(60)]

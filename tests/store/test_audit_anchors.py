@@ -112,6 +112,7 @@ def test_a_log_with_all_that_names_it_has_no_findings():
     }
 
 
+@pytest.mark.large
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("key", "size_max"), [(None, len(PARTS)), (b"k", 3)])
 def test_no_subset_of_deletions_hides_a_record_that_anything_still_names(key, size_max):

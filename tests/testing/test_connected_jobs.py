@@ -9,6 +9,7 @@ from laminar_core.testing.simulation import Simulation
 from tests.testing.disturbed import disturbed
 
 
+@pytest.mark.large
 def test_an_undisturbed_run_is_exact() -> None:
     job = connected_job(2)
     result = Simulation(job.plan, parallelism=2).run()
@@ -16,6 +17,7 @@ def test_an_undisturbed_run_is_exact() -> None:
     assert result.rows_late == 0
 
 
+@pytest.mark.large
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("budget_ms", [None, 0])
 @pytest.mark.parametrize("seed", range(2))
@@ -25,6 +27,7 @@ def test_from_one_to_three_to_two_workers_the_result_is_exact(
     disturbed(connected_job, budget_ms=budget_ms, seed=seed).check()
 
 
+@pytest.mark.large
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("snapshots", "backend"), [("full", "memory"), ("incremental", "rocksdb")])
 def test_so_it_is_with_other_snapshots_and_another_backend(
@@ -33,6 +36,7 @@ def test_so_it_is_with_other_snapshots_and_another_backend(
     disturbed(connected_job, snapshots, backend).check()
 
 
+@pytest.mark.large
 def test_keys_of_one_input_that_are_taken_for_others_would_be_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -58,6 +58,7 @@ def test_what_is_planned_for_later_than_the_end_is_not_counted():
     assert not planned.hits
 
 
+@pytest.mark.large
 def test_a_torn_write_leaves_a_piece_under_a_temporary_name_only():
     listed = []
     for seed in range(20):

@@ -191,6 +191,7 @@ def test_a_planted_fault_is_found(
     assert any("CHECK" in line and check in line for line in report.trace)
 
 
+@pytest.mark.large
 def test_aligned_checkpoints_may_expire_behind_more_work_than_their_timeout(monkeypatch) -> None:
     """12 s of work are before a barrier that may take 2 s, as seed 50003 found."""
     excused = Evidence.expires_on_purpose.fget

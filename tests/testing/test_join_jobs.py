@@ -73,6 +73,7 @@ def killed(name: str, seed: int) -> tuple[Job, Simulation]:
     return job, simulation
 
 
+@pytest.mark.large
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ALL_JOBS)
 def test_rows_in_flight_on_both_inputs_come_back(name: str) -> None:
@@ -103,6 +104,7 @@ def test_a_drill_proves_every_table(name: str) -> None:
     assert join.rows_restored > 0
 
 
+@pytest.mark.large
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SAMPLED)
 def test_crashes_and_other_numbers_of_workers_change_nothing(name: str) -> None:
@@ -149,6 +151,7 @@ def test_a_row_that_leaves_before_its_time_would_be_noticed(
     assert problems
 
 
+@pytest.mark.large
 def test_a_watermark_that_is_not_held_back_would_be_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -171,6 +174,7 @@ def test_an_expired_row_that_is_probed_would_be_noticed(monkeypatch: pytest.Monk
     assert list(job.problems(result.rows_late))
 
 
+@pytest.mark.large
 def test_late_rows_of_both_sides_are_kept_and_the_others_joined() -> None:
     disasters = ("rescale", "worker-crash", "rescale")
     ((name, build),) = LATE_JOIN_JOBS.items()

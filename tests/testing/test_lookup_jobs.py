@@ -51,6 +51,7 @@ def killed(name: str, seed: int) -> tuple[Job, Simulation]:
     return job, simulation
 
 
+@pytest.mark.large
 def test_rows_in_flight_on_both_inputs_come_back() -> None:
     """By a kill after unaligned checkpoints, and with another number of workers."""
     inputs: Counter[int] = Counter()
@@ -79,6 +80,7 @@ def test_a_drill_proves_the_versions_and_reads_the_table() -> None:
     assert drill(simulation)[0].outcome == "passed"
 
 
+@pytest.mark.large
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LOOKUP_JOBS)
 def test_crashes_and_other_numbers_of_workers_change_nothing(name: str) -> None:
@@ -97,6 +99,7 @@ def problems_after_a_kill() -> list[str]:
     return found
 
 
+@pytest.mark.large
 def test_versions_that_are_lost_by_a_restart_would_be_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -104,6 +107,7 @@ def test_versions_that_are_lost_by_a_restart_would_be_noticed(
     assert problems_after_a_kill()
 
 
+@pytest.mark.large
 def test_versions_that_outlive_their_time_would_be_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -18,6 +18,7 @@ from tests.testing.disturbed import disturbed
 SEEDS = range(3)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", PROCESS_JOBS)
 def test_an_undisturbed_run_is_exact(name: str) -> None:
     job = PROCESS_JOBS[name](2)
@@ -35,6 +36,7 @@ def run(name: str, *args: Any, **options: Any) -> Job:
     return disturbed(PROCESS_JOBS[name], *args, **options)
 
 
+@pytest.mark.large
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PROCESS_JOBS)
 @pytest.mark.parametrize("budget_ms", [None, 0])
@@ -45,6 +47,7 @@ def test_from_one_to_three_to_two_workers_the_result_is_exact(
     run(name, budget_ms=budget_ms, seed=seed).check()
 
 
+@pytest.mark.large
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROCESS_JOBS)
 @pytest.mark.parametrize(
@@ -57,6 +60,7 @@ def test_so_it_is_with_other_snapshots_and_another_backend(
     run(name, snapshots, backend).check()
 
 
+@pytest.mark.large
 def test_timers_that_fire_again_after_a_restore_would_be_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -65,6 +65,7 @@ def killed(name: str, seed: int) -> tuple[Job, Simulation]:
     return job, simulation
 
 
+@pytest.mark.large
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", JOBS)
 def test_rows_in_flight_come_back(name: str) -> None:
@@ -95,6 +96,7 @@ def test_a_drill_proves_every_table(name: str) -> None:
     assert all(one.is_equal for one in stateful)
 
 
+@pytest.mark.large
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", JOBS)
 def test_crashes_and_other_numbers_of_workers_change_nothing(name: str) -> None:

@@ -52,6 +52,7 @@ def test_a_table_has_one_row_per_key() -> None:
     assert any("the table has" in one for one in judge(gone[:-1], 0))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", WEIGHTED_JOBS)
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_an_undisturbed_run_is_right(name, parallelism) -> None:

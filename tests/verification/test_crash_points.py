@@ -98,6 +98,7 @@ def exact_and_whole(job: Job, simulation: Simulation) -> None:
     assert [s.problem for s in store.list_summaries() if s.problem] == []
 
 
+@pytest.mark.large
 @pytest.mark.sampled(PARTS)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("name", BUILDS)

@@ -5,6 +5,7 @@ import pytest
 from verification.links import LINK_WORLDS, MUTANTS, explore_links
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", LINK_WORLDS)
 def test_whatever_is_lost_everything_arrives_once_and_in_order(name: str) -> None:
     report = explore_links(LINK_WORLDS[name])

@@ -139,6 +139,7 @@ def test_a_checkpoint_may_fail_while_a_loop_is_logged(
     run_with_failing_store(seed, monkeypatch)
 
 
+@pytest.mark.large
 def test_checkpoints_are_aborted_while_a_loop_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the test above."""
     assert sum(run_with_failing_store(seed, monkeypatch) for seed in range(20)) > 0
@@ -185,6 +186,7 @@ def endless(*, bounded: bool) -> Job:
     return job(p, stream.rebalance().iterate(looped, name="loop"), [])
 
 
+@pytest.mark.large
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("timeout_ms", [ALIGNED, TIMED, UNALIGNED])
 @pytest.mark.parametrize("ends", [True, False])

@@ -223,6 +223,7 @@ def test_partitions_are_read_side_by_side_in_the_order_of_their_times(kafka, new
     assert max(abs(n - place) for place, n in enumerate(rows)) <= 6
 
 
+@pytest.mark.large
 def test_a_broker_that_dies_and_comes_back_costs_nothing(own_broker: KafkaBroker) -> None:
     admin = AdminClient({"bootstrap.servers": own_broker.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)

@@ -80,6 +80,7 @@ def objects(simulation: Simulation) -> dict[str, bytes | None]:
     return {key: kept.get(key) for key in kept.list("") if not key.startswith(mine)}
 
 
+@pytest.mark.large
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name", ["mesh", "two-windows", "copies", "fan-out", "loop", "pairs", "process"]

@@ -66,6 +66,7 @@ def about_the_import(call: StoreCall) -> bool:
 
 
 class TestDyingAnywhere:
+    @pytest.mark.large
     def test_another_job_goes_on_from_the_savepoint_whenever_a_driver_dies(
         self, stopped, every_case
     ):
@@ -85,6 +86,7 @@ class TestDyingAnywhere:
             crashed.job.check()
             assert len(crashed.job.ledgers["out"].rows()) == len(crashed.job.expected["out"])
 
+    @pytest.mark.large
     def test_the_same_job_goes_back_whenever_a_driver_dies(self, finished, every_case):
         before, target = finished
 

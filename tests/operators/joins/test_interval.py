@@ -157,6 +157,7 @@ def test_rows_that_cannot_have_a_partner_do_not_wait() -> None:
         assert (subtask.late_row_count, subtask.held_row_count) == (1, 0)
 
 
+@pytest.mark.large
 def test_the_state_does_not_exceed_its_bound() -> None:
     """Goal: a hundred times the rows of the bound, and the rows held stay within twice of it."""
     subtask = join(0, 50, "left").open(context(), LEFT_SCHEMA, RIGHT_SCHEMA)

@@ -54,6 +54,7 @@ def test_a_command_that_hangs_dies_or_takes_all_memory_is_a_problem(monkeypatch)
     assert MEMORY_BYTES < 1 << 33, "less than the holes of a forged file"
 
 
+@pytest.mark.large
 def test_the_command_says_what_it_tried(verify) -> None:
     answer = verify("forgeries", "1", "--from", "7", "--json")
     summary = json.loads(answer.stdout.splitlines()[-1])

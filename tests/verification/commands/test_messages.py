@@ -11,6 +11,7 @@ SEEDS = range(30)
 """``python -m verification messages 5000`` tries more."""
 
 
+@pytest.mark.large
 def test_every_format_survives_hostile_messages_and_judges_each_by_itself(verify) -> None:
     assert list(try_messages(SEEDS)) == []
     result = verify("messages", 2, "--json")

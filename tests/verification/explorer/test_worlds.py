@@ -15,6 +15,7 @@ def explored(world: str) -> Report:
     return explore(WORLDS[world], ManualClock())
 
 
+@pytest.mark.large
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("world", [world.name for world in QUICK])
 def test_every_order_of_events_is_right(world: str) -> None:

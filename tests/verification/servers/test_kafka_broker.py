@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 import psutil
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -16,6 +17,7 @@ def write(bootstrap: str, topic: str, *values: bytes) -> None:
     assert producer.flush(60) == 0
 
 
+@pytest.mark.large
 def test_what_it_acknowledged_is_there_after_a_kill(own_broker: KafkaBroker) -> None:
     admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
     admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(30)

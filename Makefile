@@ -66,16 +66,38 @@ hosts: $(READY)  ## a stream over several hosts on this machine: links cut, host
 soak: $(READY)  ## random faults of hosts and links (needs root; MINUTES=60 SEED=1), as JSON
 	@$(BIN)/python -m verification.hosts.soak --minutes $(MINUTES) --seed $(SEED)
 
+CHECKS := style types types-macos types-of-tests imports house docs licences advisories
+.PHONY: $(addprefix check-,$(CHECKS))
+
 check: $(READY)  ## formatting, lint, types, import contracts, house rules, documentation, licences, advisories
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync $(addprefix check-,$(CHECKS))
+
+check-style:
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
+
+check-types:
 	@$(BIN)/pyright
+
+check-types-macos:
 	@$(BIN)/pyright --pythonplatform Darwin --pythonversion 3.11
+
+check-types-of-tests:
 	@$(BIN)/pyright --project tests
+
+check-imports:
 	@$(BIN)/lint-imports
+
+check-house:
 	@$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_imports.py
+
+check-docs:
 	@$(BUILD_DOCS)
+
+check-licences:
 	@$(BIN)/pip-licenses >/dev/null
+
+check-advisories:
 	@$(BIN)/python scripts/audit.py
 
 docs: $(READY)  ## the documentation site: build/docs/index.html

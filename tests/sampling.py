@@ -6,6 +6,7 @@ draws, half are tried.
 
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from zlib import crc32
 
 import pytest
@@ -29,6 +30,13 @@ def pytest_configure(config: pytest.Config) -> None:
     # No deadline: a busy machine is no failure.
     settings.register_profile("laminar", deadline=None, max_examples=examples)
     settings.load_profile("laminar")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file without large tests if only those are run."""
+    if config.getoption("--large") and collection_path.is_file():
+        return True if "mark.large" not in collection_path.read_text() else None
+    return None
 
 
 def drawn(examples: int) -> int:

@@ -44,6 +44,13 @@ def test_examples(named, record_property):
     record_property("tried", len(tried))
 """
 
+SMALL = """
+from pathlib import Path
+Path("imported").touch()
+
+def test_small(): pass
+"""
+
 
 @pytest.fixture(autouse=True)
 def own_profile() -> Iterator[None]:
@@ -58,7 +65,7 @@ def own_profile() -> Iterator[None]:
 def reports_of(pytester: pytest.Pytester):
     """Return the reports of the cases that a session with these arguments runs."""
     pytester.makeini("[pytest]\nmarkers =\n    large: large\n    sampled(n): one of n")
-    pytester.makepyfile(test_program=PROGRAM)
+    pytester.makepyfile(test_program=PROGRAM, test_small=SMALL)
 
     def run(*arguments: str) -> list[pytest.TestReport]:
         found = pytester.inline_run("-p", "tests.sampling", "-p", "no:cacheprovider", *arguments)
@@ -92,7 +99,14 @@ def test_of_each_test_at_least_one_case_is_run(run_of) -> None:
 
 
 def test_all_cases_are_run_if_asked_for(run_of) -> None:
-    assert len(run_of("--all-cases")) == 60 + 2 + 3 + 10 + 2 + 2
+    assert len(run_of("--all-cases")) == 60 + 2 + 3 + 10 + 2 + 2 + 1
+
+
+def test_no_file_without_large_ones_is_imported_for_them(run_of, pytester) -> None:
+    run_of("--large")
+    assert not (pytester.path / "imported").exists()
+    run_of()
+    assert (pytester.path / "imported").exists()
 
 
 def test_large_ones_are_run_alone_or_if_their_file_is_named(run_of) -> None:

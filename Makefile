@@ -5,7 +5,7 @@ READY := .venv/.ready
 SOURCES := laminar_core jobs resources sensors orchestration verification examples tests benchmarks scripts typings
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kafka demo-ops test test-large test-all test-jvm test-oldest hosts soak check docs audit bench campaign kill-campaign lock ui servers peers s3-server clean
+.PHONY: help setup demo demo-kafka demo-ops test test-large test-all test-jvm test-oldest hosts soak check docs audit bench bench-page campaign kill-campaign lock ui servers peers s3-server clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,8 +108,11 @@ BUILD_DOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 audit: $(READY)  ## known vulnerabilities of what is locked, looked up now
 	@$(BIN)/python scripts/audit.py --now
 
-bench: $(READY)  ## all benchmarks, as JSON
-	@$(BIN)/laminar bench --json
+bench: $(READY)  ## all benchmarks, into benchmarks/results (NAMES="formats rows": a part)
+	@$(BIN)/laminar bench $(NAMES) --save benchmarks/results
+
+bench-page: $(READY)  ## write the figures of docs/benchmarks.md from benchmarks/results
+	@$(BIN)/python -m benchmarks.page
 
 CAMPAIGNS := test-all campaign-seeds campaign-worlds campaign-corruptions campaign-forgeries campaign-messages campaign-brokers campaign-kafka-kills kill-campaign
 .PHONY: $(filter-out test-all,$(CAMPAIGNS))

@@ -52,23 +52,23 @@ def checkpoints() -> list[Result]:
     spark = open_session(f"local[{WORKERS}]", "benchmark")
     try:
         took = {
-            (mode, slowness): _median_ms(spark, mode, slowness)
+            (mode, slowness): _durations_ms(spark, mode, slowness)
             for slowness in SLOWNESS
             for mode in ("aligned", "unaligned")
         }
     finally:
         spark.stop()
     results = [
-        Result(
+        Result.of_rounds(
             f"checkpoint_{mode}_slow_{slowness}x",
-            duration_ms,
+            durations_ms,
             "ms",
             "lower",
             UNALIGNED_MS if mode == "unaligned" else None,
         )
-        for (mode, slowness), duration_ms in took.items()
+        for (mode, slowness), durations_ms in took.items()
     ]
-    flat = took["unaligned", SLOWNESS[-1]] / took["unaligned", SLOWNESS[0]]
+    flat = median(took["unaligned", SLOWNESS[-1]]) / median(took["unaligned", SLOWNESS[0]])
     return [*results, Result("unaligned_slow_100x_to_1x", flat, "ratio", "lower", 2)]
 
 
@@ -82,13 +82,13 @@ def recovery() -> list[Result]:
         ]
     finally:
         spark.stop()
-    aligned, unaligned = (median([r[n] for r in rounds]) for n in range(2))
+    aligned, unaligned = ([r[n] for r in rounds] for n in range(2))
     return [
-        Result("recovery_without_inflight", aligned, "s", "lower"),
-        Result("recovery_with_inflight", unaligned, "s", "lower"),
-        Result(
+        Result.of_rounds("recovery_without_inflight", aligned, "s", "lower"),
+        Result.of_rounds("recovery_with_inflight", unaligned, "s", "lower"),
+        Result.of_rounds(
             "recovery_with_inflight_to_without",
-            median([with_it / without for without, with_it in rounds]),
+            [with_it / without for without, with_it in rounds],
             "ratio",
             "lower",
             1.1,
@@ -140,14 +140,14 @@ def slow_pipeline(row_us: float) -> Pipeline:
     )
 
 
-def _median_ms(spark: SparkSession, mode: str, slowness: int) -> float:
+def _durations_ms(spark: SparkSession, mode: str, slowness: int) -> list[float]:
     events: SimpleQueue[JobEvent] = SimpleQueue()
     job = _start(spark, mode, slowness, events)
     try:
         durations = [_next(events, CheckpointCompleted).duration_ms for _ in range(CHECKPOINTS + 1)]
     finally:
         job.cancel()
-    return median(durations[1:])
+    return durations[1:]
 
 
 def _start(

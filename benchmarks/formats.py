@@ -1,6 +1,5 @@
 """Messages into rows and rows into messages, by format, in CPU time of one process."""
 
-import statistics
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from time import process_time
@@ -79,9 +78,10 @@ def _encoded(name: str, encoder: Encoder, rows: pa.RecordBatch) -> Result:
 
 
 def _rate(name: str, rows: int, action: Callable[[], object]) -> Result:
-    """Rows per second of CPU, of the median of some repeats."""
+    """Rows per second of CPU, after one call that does not count."""
     action()
-    return Result(name, rows / statistics.median(_cpu_s(action)), "rows/s of CPU", "higher")
+    rates = [rows / cpu_s for cpu_s in _cpu_s(action)]
+    return Result.of_rounds(name, rates, "rows/s of CPU", "higher")
 
 
 def _cpu_s(action: Callable[[], object]) -> Iterator[float]:

@@ -25,7 +25,7 @@ import pyspark
 
 from benchmarks.join_systems import flink_sql
 from benchmarks.join_systems.question import Question, Total, read_totals, write_rows
-from benchmarks.result import Result, median
+from benchmarks.result import Result
 from benchmarks.topics.system import Cost, System
 from laminar_core.spark.jvm import ensure_java
 
@@ -200,12 +200,13 @@ def _is_there(peer: str) -> bool:
 
 def _results(case: Case, found: Rounds) -> Iterator[Result]:
     for name, rounds in found.items():
-        speed = median([r.rows / r.all_of_them.wall_s for r in rounds])
-        yield Result(f"{case.name}_{name}", speed, "rows/s", "higher")
+        speed = [r.rows / r.all_of_them.wall_s for r in rounds]
+        yield Result.of_rounds(f"{case.name}_{name}", speed, "rows/s", "higher")
         unit = "s of CPU per million rows"
-        yield Result(f"{case.name}_{name}_cpu", median([r.cpu_s for r in rounds]), unit, "lower")
-        further = median([r.further_cpu_s for r in rounds])
-        yield Result(f"{case.name}_{name}_cpu_further", further, unit, "lower")
+        cpu_s = [r.cpu_s for r in rounds]
+        yield Result.of_rounds(f"{case.name}_{name}_cpu", cpu_s, unit, "lower")
+        further = [r.further_cpu_s for r in rounds]
+        yield Result.of_rounds(f"{case.name}_{name}_cpu_further", further, unit, "lower")
     for name, rounds in found.items():
         if name != "laminar":
             pairs = list(zip(found["laminar"], rounds, strict=True))
@@ -215,7 +216,7 @@ def _results(case: Case, found: Rounds) -> Iterator[Result]:
             }
             for what, values in ratios.items():
                 result = f"{case.name}_laminar_to_{name}{what}"
-                yield Result(result, median(values), "ratio of CPU", "lower")
+                yield Result.of_rounds(result, values, "ratio of CPU", "lower")
 
 
 def main() -> None:

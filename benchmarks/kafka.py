@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import process_time
 
-from benchmarks.result import Result, median
+from benchmarks.result import Result
 from benchmarks.topics.client import BATCH, decoders, read
 from examples.kafka_to_kafka.topic import TOPIC, create_topics, payments, write_topic
 from laminar_core.connectors import KafkaSource
@@ -34,11 +34,14 @@ def kafka() -> list[Result]:
             )
             for _ in range(ROUNDS)
         ]
-    client, source = (median(values) for values in zip(*rounds, strict=True))
+    client, source = ([MESSAGES / s for s in each] for each in zip(*rounds, strict=True))
+    unit = "messages/s of CPU"
     return [
-        Result("kafka_client_and_json", MESSAGES / client, "messages/s of CPU", "higher"),
-        Result("kafka_source", MESSAGES / source, "messages/s of CPU", "higher"),
-        Result("kafka_source_to_client", median([s / c for c, s in rounds]), "ratio", "lower", 1.3),
+        Result.of_rounds("kafka_client_and_json", client, unit, "higher"),
+        Result.of_rounds("kafka_source", source, unit, "higher"),
+        Result.of_rounds(
+            "kafka_source_to_client", [s / c for c, s in rounds], "ratio", "lower", 1.3
+        ),
     ]
 
 

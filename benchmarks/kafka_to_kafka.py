@@ -30,7 +30,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyarrow.compute import call_function
 
-from benchmarks.result import Result, median
+from benchmarks.result import Result
 from benchmarks.topics import flink_sql
 from benchmarks.topics.system import Cost, System
 from examples.kafka_to_kafka.topic import PARTITIONS, payments, read_totals, totals, write_topic
@@ -238,14 +238,14 @@ def _flink(bootstrap: str, folder: Path) -> Entrant:
 
 def _results(found: Mapping[str, list[Round]]) -> Iterator[Result]:
     for name, rounds in found.items():
-        speed = median([r.messages / r.all_of_them.wall_s for r in rounds])
-        yield Result(f"kafka_to_kafka_{name}", speed, "messages/s", "higher")
+        speed = [r.messages / r.all_of_them.wall_s for r in rounds]
+        yield Result.of_rounds(f"kafka_to_kafka_{name}", speed, "messages/s", "higher")
         for what, cpu_s in (
             ("cpu", [r.cpu_s for r in rounds]),
             ("cpu_further", [r.further_cpu_s for r in rounds]),
         ):
             unit = "s of CPU per million"
-            yield Result(f"kafka_to_kafka_{name}_{what}", median(cpu_s), unit, "lower")
+            yield Result.of_rounds(f"kafka_to_kafka_{name}_{what}", cpu_s, unit, "lower")
     for name, rounds in found.items():
         if name != "client":
             pairs = list(zip(rounds, found["client"], strict=True))
@@ -259,7 +259,7 @@ def _results(found: Mapping[str, list[Round]]) -> Iterator[Result]:
 
 
 def _ratio(name: str, values: list[float], target: float | None) -> Result:
-    return Result(f"kafka_to_kafka_{name}", median(values), "ratio of CPU", "lower", target)
+    return Result.of_rounds(f"kafka_to_kafka_{name}", values, "ratio of CPU", "lower", target)
 
 
 def main() -> None:

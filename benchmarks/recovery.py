@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from benchmarks import dataset
-from benchmarks.result import Result, median
+from benchmarks.result import Result
 from laminar_core.driver.events import CheckpointCompleted, DataFlowing, JobEvent, WorkersRunning
 from laminar_core.driver.restart import FixedDelay
 from laminar_core.host.clock import SystemClock
@@ -43,7 +43,7 @@ def worker() -> list[Result]:
         job.cancel()
         spark.stop()
     return [
-        Result("worker_kill_to_data", median(took), "s", "lower", 1.5),
+        Result.of_rounds("worker_kill_to_data", took, "s", "lower", 1.5),
         Result("worker_kill_to_data_worst", max(took), "s", "lower"),
     ]
 
@@ -79,7 +79,7 @@ def driver() -> list[Result]:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     return [
-        Result("driver_kill_to_data", median(took), "s", "lower", 10),
+        Result.of_rounds("driver_kill_to_data", took, "s", "lower", 10),
         Result("driver_kill_to_data_worst", max(took), "s", "lower"),
     ]
 
@@ -106,9 +106,9 @@ def standby() -> list[Result]:
     finally:
         _kill(process)
     return [
-        Result("driver_kill_to_data_standby", median(warm), "s", "lower", 1),
+        Result.of_rounds("driver_kill_to_data_standby", warm, "s", "lower", 1),
         Result("driver_kill_to_data_standby_worst", max(warm), "s", "lower"),
-        Result("driver_kill_to_data_beside", median(cold), "s", "lower"),
+        Result.of_rounds("driver_kill_to_data_beside", cold, "s", "lower"),
     ]
 
 

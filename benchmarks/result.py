@@ -1,10 +1,10 @@
 """One measured figure."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
-from typing import Literal
+from typing import Literal, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,21 @@ class Result:
     unit: str
     better: Literal["higher", "lower"]
     target: float | None = None
+    values: tuple[float, ...] = ()
+    """The value of each round, if there were several and ``value`` is their median."""
+
+    @classmethod
+    def of_rounds(
+        cls,
+        name: str,
+        values: Iterable[float],
+        unit: str,
+        better: Literal["higher", "lower"],
+        target: float | None = None,
+    ) -> Self:
+        """Return the median of the rounds, with all of them."""
+        rounds = tuple(values)
+        return cls(name, median(rounds), unit, better, target, rounds)
 
     @property
     def met(self) -> bool | None:

@@ -1,7 +1,6 @@
 """The benchmarks for ``laminar bench`` by name, and their results."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from benchmarks import (
     aggregation,
@@ -26,23 +25,9 @@ from benchmarks import (
     transports,
     unaligned,
 )
-from benchmarks.result import Result
-
-Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """A function that measures; it may give several results at once."""
-
-    name: str
-    measure: Callable[[], list[Result]]
-
-    @property
-    def description(self) -> str:
-        """The first line of the function's docstring."""
-        return (self.measure.__doc__ or "").splitlines()[0]
-
+from benchmarks.machine import this_machine
+from benchmarks.measuring import Benchmark, Tell, measure
+from benchmarks.record import Record
 
 _ALL = {
     benchmark.name: benchmark
@@ -87,10 +72,14 @@ def descriptions() -> dict[str, str]:
     return {name: benchmark.description for name, benchmark in _ALL.items()}
 
 
-def run(names: Iterable[str], tell: Tell) -> list[Result]:
-    """Run these, one after the other; ``tell`` gets a progress message per benchmark."""
-    results: list[Result] = []
+def run(names: Iterable[str], tell: Tell, repeat: int = 1) -> Iterator[Record]:
+    """Run these, one after the other; each record comes when its benchmark has ended.
+
+    Args:
+        names: the benchmarks.
+        tell: gets a progress message per run.
+        repeat: how often each of them runs.
+    """
+    machine = this_machine()
     for name in names:
-        tell(f"{name}: {_ALL[name].description}")
-        results.extend(_ALL[name].measure())
-    return results
+        yield measure(_ALL[name], machine, tell, repeat)

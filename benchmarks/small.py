@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.result import Result, median
+from benchmarks.result import Result
 from benchmarks.threads import ThreadCluster
 from laminar_core.connectors import datagen
 from laminar_core.connectors.collect import CollectSink
@@ -71,7 +71,7 @@ def _operators() -> list[Result]:
         for name, rate in _operator_round(batches).items():
             measured.setdefault(name, []).append(rate)
     return [
-        Result(f"small_{name}", median(rates), "batches/s of CPU", "higher")
+        Result.of_rounds(f"small_{name}", rates, "batches/s of CPU", "higher")
         for name, rates in measured.items()
     ]
 
@@ -220,7 +220,7 @@ def _throughput() -> list[Result]:
         _run(probe, _totals, JOB_BATCHES, None)
         _check(probe.taken, (batch for _, batch in probe.given))
         rates.append(JOB_BATCHES / (probe.cpu_s[-1] - probe.cpu_s[0]))
-    return [Result("small_job_running_totals", median(rates), "batches/s of CPU", "higher")]
+    return [Result.of_rounds("small_job_running_totals", rates, "batches/s of CPU", "higher")]
 
 
 # --- latency ----------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ this would cost (docs/adr/0109-one-host-and-aes-gcm.md).
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Literal, NamedTuple
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from benchmarks.result import Result, median
+from benchmarks.result import Result
 from laminar_core.link.messages import Peer
 from laminar_core.link.sockets import Buffer
 from laminar_core.link.transport import (
@@ -89,15 +89,13 @@ def _two_processes() -> Iterator[list[Pipe]]:
 
 
 def _results(name: str, gigabytes: float, pairs: list[tuple[_Cost, _Cost]]) -> list[Result]:
-    def middle(of: Callable[[_Cost, _Cost], float]) -> float:
-        return median([of(*pair) for pair in pairs]) / gigabytes
-
+    speed = [gigabytes / to.seconds for _, to in pairs]
+    cpu = [(by.cpu_s + to.cpu_s) / gigabytes for by, to in pairs]
+    threads = [(by.thread_s + to.thread_s) / gigabytes for by, to in pairs]
     return [
-        Result(name, 1 / middle(lambda _, to: to.seconds), "GB/s", "higher"),
-        Result(f"{name}_cpu", middle(lambda by, to: by.cpu_s + to.cpu_s), "s/GB", "lower"),
-        Result(
-            f"{name}_threads", middle(lambda by, to: by.thread_s + to.thread_s), "s/GB", "lower"
-        ),
+        Result.of_rounds(name, speed, "GB/s", "higher"),
+        Result.of_rounds(f"{name}_cpu", cpu, "s/GB", "lower"),
+        Result.of_rounds(f"{name}_threads", threads, "s/GB", "lower"),
     ]
 
 

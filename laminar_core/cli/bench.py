@@ -19,15 +19,38 @@ from laminar_core.errors import ConfigurationError, ErrorCode
     epilog=examples(
         "laminar bench --list",
         "laminar bench joins --json",
+        "laminar bench formats --repeat 3 --save benchmarks/results",
     ),
 )
 @click.argument("names", nargs=-1)
 @json_option
 @click.option("--list", "only_list", is_flag=True, help="List the benchmarks.")
-def bench(*, names: tuple[str, ...], as_json: bool, only_list: bool) -> None:
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="TIMES",
+    help="Run each benchmark so often, and give medians.",
+)
+@click.option(
+    "--save",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write a JSON file per benchmark into this directory.",
+)
+def bench(
+    *,
+    names: tuple[str, ...],
+    as_json: bool,
+    only_list: bool,
+    repeat: int,
+    folder: Path | None,
+) -> None:
     """Run the benchmarks NAMES, or all of them.
 
-    Compare ratios within one run: absolute figures depend on what else the machine does.
+    Compare ratios within one run: absolute figures depend on what else the machine does. The JSON
+    has the machine, the time, the load and the values of all repetitions.
     """
     runner = _benchmarks()
     known: dict[str, str] = runner.descriptions()
@@ -40,12 +63,16 @@ def bench(*, names: tuple[str, ...], as_json: bool, only_list: bool) -> None:
         for name, description in known.items():
             click.echo(f"{name}: {description}")
         return
+    records: list[Any] = []
     with Console(stderr=True).status("starting") as status:
-        results = runner.run(names or tuple(known), status.update)
+        for record in runner.run(names or tuple(known), status.update, repeat):
+            records.append(record)
+            if folder is not None:  # At once: a later benchmark may fail.
+                record.save(folder)
     if as_json:
-        click.echo(json.dumps([result.as_dict() for result in results], indent=1))
+        click.echo(json.dumps([record.model_dump(mode="json") for record in records], indent=1))
     else:
-        _print(results)
+        _print([figure for record in records for figure in record.figures])
 
 
 def _benchmarks() -> Any:  # noqa: ANN401 - a package of the checkout, above this one
@@ -65,18 +92,21 @@ def _benchmarks() -> Any:  # noqa: ANN401 - a package of the checkout, above thi
         ) from error
 
 
-def _print(results: list[Any]) -> None:
+def _print(figures: list[Any]) -> None:
     table = Table(box=None, pad_edge=False)
-    for heading in ("benchmark", "value", "unit", "target", "met"):
-        table.add_column(heading, justify="right" if heading in {"value", "target"} else "left")
-    for result in results:
-        one = result.as_dict()
-        sign = "≥" if one["better"] == "higher" else "≤"
+    numbers = {"value", "lowest", "highest", "target"}
+    for heading in ("benchmark", "value", "lowest", "highest", "unit", "target", "met"):
+        table.add_column(heading, justify="right" if heading in numbers else "left")
+    for figure in figures:
+        sign = "≥" if figure.better == "higher" else "≤"
+        several = len(figure.values) > 1
         table.add_row(
-            one["name"],
-            f"{one['value']:,.4g}",
-            one["unit"],
-            "" if one["target"] is None else f"{sign} {one['target']:,.4g}",
-            {True: "yes", False: "no", None: ""}[one["met"]],
+            figure.name,
+            f"{figure.median:,.4g}",
+            f"{min(figure.values):,.4g}" if several else "",
+            f"{max(figure.values):,.4g}" if several else "",
+            figure.unit,
+            "" if figure.target is None else f"{sign} {figure.target:,.4g}",
+            {True: "yes", False: "no", None: ""}[figure.met],
         )
     Console(width=None if sys.stdout.isatty() else 120).print(table)

@@ -8,29 +8,47 @@ from pathlib import Path
 import pytest
 
 RUNNER = """
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 
 @dataclass
-class Result:
+class Figure:
     name: str
-    value: float
+    values: tuple[float, ...]
     better: str = "higher"
     target: float | None = None
     met: bool | None = None
+    unit: str = "rows/s"
 
-    def as_dict(self):
-        return {**self.__dict__, "unit": "rows/s"}
+    @property
+    def median(self):
+        return sorted(self.values)[len(self.values) // 2]
+
+@dataclass
+class Record:
+    benchmark: str
+    runs: int
+    figures: list[Figure]
+
+    def model_dump(self, mode):
+        assert mode == "json"
+        return asdict(self)
+
+    def save(self, folder):
+        folder.mkdir(exist_ok=True)
+        (folder / f"{self.benchmark}.json").write_text(json.dumps(asdict(self)))
 
 def descriptions():
-    return {"fast": "how fast it is", "slow": "how slow it is"}
+    return {"fast": "how fast it is", "slow": "how slow it is", "sick": "it fails"}
 
-def run(names, tell):
+def run(names, tell, repeat):
     tell(f"running {names}")
-    results = {
-        "fast": Result("fast", 12345678.9, target=5e6, met=True),
-        "slow": Result("slow", 0.25, "lower", 0.1, met=False),
+    figures = {
+        "fast": Figure("fast", (12345678.9,), target=5e6, met=True),
+        "slow": Figure("slow", (0.2, 0.25, 0.5), "lower", 0.1, met=False),
     }
-    return [results[name] for name in names]
+    for name in names:
+        yield Record(name, repeat, [figures[name]])
 """
 
 
@@ -60,34 +78,42 @@ def runner(checkout: Path) -> Path:
 @pytest.mark.usefixtures("runner")
 def test_benchmarks_are_listed_without_running_them(cli) -> None:
     answer = cli("bench", "--list")
-    assert answer.out == "fast: how fast it is\nslow: how slow it is\n"
+    assert answer.out == "fast: how fast it is\nslow: how slow it is\nsick: it fails\n"
 
 
 @pytest.mark.usefixtures("runner")
-@pytest.mark.parametrize(
-    ("words", "names"), [((), ["fast", "slow"]), (("slow",), ["slow"])], ids=["all", "one"]
-)
-def test_json_is_a_list_of_results(cli, words: tuple[str, ...], names: list[str]) -> None:
-    results = json.loads(cli("bench", "--json", *words).out)
-    assert [result["name"] for result in results] == names
-    assert all(
-        result.keys() == {"name", "value", "unit", "better", "target", "met"} for result in results
-    )
+def test_json_is_a_list_of_records(cli) -> None:
+    records = json.loads(cli("bench", "--json", "--repeat", "3", "slow", "fast").out)
+    assert [(record["benchmark"], record["runs"]) for record in records] == [
+        ("slow", 3),
+        ("fast", 3),
+    ]
+    assert [record["figures"][0]["values"] for record in records] == [
+        [0.2, 0.25, 0.5],
+        [12345678.9],
+    ]
+
+
+def test_each_record_is_saved_as_soon_as_it_is_there(cli, runner) -> None:
+    assert cli("bench", "--save", "results").code != 0
+    saved = {path.name: json.loads(path.read_text()) for path in (runner / "results").iterdir()}
+    assert saved.keys() == {"fast.json", "slow.json"}
+    assert saved["fast.json"]["runs"] == 1
 
 
 @pytest.mark.usefixtures("runner")
-def test_people_see_whether_targets_were_met(cli) -> None:
-    heading, fast, slow = [line.split() for line in cli("bench").out.splitlines()]
-    assert heading == ["benchmark", "value", "unit", "target", "met"]
+def test_people_see_the_range_and_whether_targets_were_met(cli) -> None:
+    heading, fast, slow = [line.split() for line in cli("bench", "fast", "slow").out.splitlines()]
+    assert heading == ["benchmark", "value", "lowest", "highest", "unit", "target", "met"]
     assert fast == ["fast", "1.235e+07", "rows/s", "≥", "5e+06", "yes"]
-    assert slow == ["slow", "0.25", "rows/s", "≤", "0.1", "no"]
+    assert slow == ["slow", "0.25", "0.2", "0.5", "rows/s", "≤", "0.1", "no"]
 
 
 @pytest.mark.usefixtures("runner")
 def test_an_unknown_benchmark_is_refused_before_any_runs(cli) -> None:
     answer = cli("bench", "fast", "faster")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err == "error: no benchmark faster; there are: fast, slow\n"
+    assert answer.err == "error: no benchmark faster; there are: fast, slow, sick\n"
 
 
 @pytest.mark.usefixtures("checkout")

@@ -1,0 +1,103 @@
+"""Which figures stand where in docs/benchmarks.md."""
+
+from benchmarks.tables import ONE_COLUMN, Table
+
+TABLES = {
+    "small": Table(
+        "small",
+        {
+            "batches of 20 rows: `map`": "small_map",
+            "combining before running totals": "small_combine",
+            "running totals": "small_running_totals",
+            "combining for windows": "small_window_combine",
+            "merging windows": "small_window_merge",
+            "a whole job of running totals": "small_job_running_totals",
+            "latency, stateless, median": "small_latency_stateless_p50",
+            "the same, 99th percentile": "small_latency_stateless_p99",
+            "latency, running totals, median": "small_latency_running_totals_p50",
+            "running totals, 99th percentile": "small_latency_running_totals_p99",
+            "latency, from the end of a window to its row, median": "small_latency_window_end_p50",
+            "end of a window, 99th percentile": "small_latency_window_end_p99",
+        },
+        ONE_COLUMN,
+    ),
+    "standby": Table(
+        "standby-recovery",
+        {
+            "with a standby": "driver_kill_to_data_standby",
+            "the longest with a standby": "driver_kill_to_data_standby_worst",
+            "without, in turn": "driver_kill_to_data_beside",
+        },
+        ONE_COLUMN,
+    ),
+    "joins": Table(
+        "joins",
+        {
+            "interval, 100,000": "interval_100k",
+            "interval, 1,000,000": "interval_1000k",
+            "as-of, 100,000": "as_of_100k",
+            "as-of, 1,000,000": "as_of_1000k",
+        },
+        {
+            "Laminar": "{}_laminar",
+            "Flink SQL": "{}_flink_sql",
+            "numpy": "{}_numpy",
+            "Polars": "{}_polars",
+            "DuckDB": "{}_duckdb",
+        },
+        corner="join, keys; rows/s",
+    ),
+    "joins-cpu": Table(
+        "joins",
+        {
+            "interval, 100,000": "interval_100k",
+            "interval, 1,000,000": "interval_1000k",
+            "as-of, 100,000": "as_of_100k",
+            "as-of, 1,000,000": "as_of_1000k",
+        },
+        {
+            "to Flink SQL, all of the run": "{}_laminar_to_flink_sql",
+            "to Flink SQL, further rows": "{}_laminar_to_flink_sql_further",
+            "to numpy, further rows": "{}_laminar_to_numpy_further",
+            "to Polars": "{}_laminar_to_polars_further",
+            "to DuckDB": "{}_laminar_to_duckdb_further",
+        },
+        corner="join, keys",
+    ),
+    "skew": Table(
+        "skew",
+        {"median": "p50", "99th percentile": "p99"},
+        {
+            "unaligned, ms": "skew_checkpoint_unaligned_{}",
+            "aligned, ms": "skew_checkpoint_aligned_{}",
+        },
+        corner="a checkpoint",
+    ),
+    "backpressure": Table(
+        "backpressure",
+        {"1x": "1x", "10x": "10x", "100x": "100x"},
+        {
+            "aligned, ms": "checkpoint_aligned_slow_{}",
+            "unaligned, ms": "checkpoint_unaligned_slow_{}",
+        },
+        corner="the operator is slow",
+        picture="A checkpoint behind a slow operator",
+    ),
+    "inflight-files": Table(
+        "inflight-files",
+        {
+            f"{workers} workers, {place}": f"{workers}_workers_{word}"
+            for place, word in (("a directory", "directory"), ("a slow store", "bucket"))
+            for workers in (2, 4, 8)
+        },
+        {
+            "one file, requests": "inflight_{}_puts",
+            "a file per queue, requests": "inflight_{}_puts_apart",
+            "one file, ms": "inflight_{}",
+            "a file per queue, ms": "inflight_{}_apart",
+            "ratio of times": "inflight_{}_to_apart",
+        },
+        corner="a worker's in-flight data",
+    ),
+}
+"""The tables by the name that marks their place on the page."""

@@ -12,14 +12,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from time import process_time
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic_core import to_json
 from pyspark.serializers import CloudPickleSerializer
 
 from benchmarks.result import Result
 from laminar_core.protocol.edges import PartitioningKind
-from laminar_core.protocol.types import CheckpointId, CheckpointKind
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, ResolvedMode
 from laminar_core.records.manifest import (
     AlignmentEntry,
     ChannelEntry,
@@ -31,7 +31,7 @@ from laminar_core.records.manifest import (
     fingerprint_of,
 )
 from laminar_core.records.manifest_versions import parse_manifest
-from laminar_core.records.record import FileRef
+from laminar_core.records.record import FileRef, JsonObject
 from laminar_core.records.segment import SegmentRef
 
 WORKERS = (2, 16, 64, 256)
@@ -42,7 +42,7 @@ _TIME_US = 1_700_000_000_000_000
 _ROUNDS = 3
 _ONCE_FROM_WORKERS = 256
 """From so many on, everything is measured once: an unaligned manifest has 65,536 parts."""
-_SPARK = CloudPickleSerializer()
+_SPARK: Any = CloudPickleSerializer()
 """What Spark makes of a task's function."""
 
 T = TypeVar("T")
@@ -61,8 +61,8 @@ def manifest_size() -> list[Result]:
 def manifest_of(workers: int, *, unaligned: bool) -> CheckpointManifest:
     """Return the manifest of a source, a keyed operator and a sink, one subtask per worker each."""
     every = range(workers)
-    mode = "unaligned" if unaligned else "aligned"
-    described = {operator_id: {"kind": operator_id} for operator_id in _OPERATORS}
+    mode: ResolvedMode = "unaligned" if unaligned else "aligned"
+    described: dict[str, JsonObject] = {name: {"kind": name} for name in _OPERATORS}
     files = tuple(_inflight_file(receiver, workers) for receiver in every) if unaligned else ()
     return CheckpointManifest(
         job="payments",

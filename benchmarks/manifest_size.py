@@ -43,7 +43,7 @@ _ROUNDS = 3
 _ONCE_FROM_WORKERS = 256
 """From so many on, everything is measured once: an unaligned manifest has 65,536 parts."""
 _SPARK: Any = CloudPickleSerializer()
-"""What Spark makes of a task's function."""
+"""Pickles the function of a task as Spark does."""
 
 T = TypeVar("T")
 

@@ -1,0 +1,254 @@
+"""How manifests, and what workers get of them at their start, grow with the number of workers.
+
+Manifests of a pipeline with one exchange are built in memory, from real records. ``aligned``: each
+sender has an event time of its own, and all receivers have seen it. ``unaligned``: every channel
+has elements in flight, too. What could be folded or left out is measured beside what is written
+today.
+"""
+
+import hashlib
+import statistics
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from time import process_time
+from typing import Any, TypeVar
+
+from pydantic_core import to_json
+from pyspark.serializers import CloudPickleSerializer
+
+from benchmarks.result import Result
+from laminar_core.protocol.edges import PartitioningKind
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, ResolvedMode
+from laminar_core.records.manifest import (
+    AlignmentEntry,
+    ChannelEntry,
+    CheckpointManifest,
+    EdgeEntry,
+    EdgeRef,
+    InflightEntry,
+    SubtaskEntry,
+    fingerprint_of,
+)
+from laminar_core.records.manifest_versions import parse_manifest
+from laminar_core.records.record import FileRef, JsonObject
+from laminar_core.records.segment import SegmentRef
+
+WORKERS = (2, 16, 64, 256)
+_OPERATORS = ("in", "totals", "out")
+_EDGE = EdgeRef(upstream="in", downstream="totals", input_index=0)
+_PART_BYTES = 100
+_TIME_US = 1_700_000_000_000_000
+_ROUNDS = 3
+_ONCE_FROM_WORKERS = 256
+"""From so many on, everything is measured once: an unaligned manifest has 65,536 parts."""
+_SPARK: Any = CloudPickleSerializer()
+"""Pickles the function of a task as Spark does."""
+
+T = TypeVar("T")
+
+
+def manifest_size() -> list[Result]:
+    """Bytes and processor time of manifests, and of what a worker gets, for 2 to 256 workers."""
+    return [
+        result
+        for workers in WORKERS
+        for unaligned in (False, True)
+        for result in _measure(workers, unaligned=unaligned)
+    ]
+
+
+def manifest_of(workers: int, *, unaligned: bool) -> CheckpointManifest:
+    """Return the manifest of a source, a keyed operator and a sink, one subtask per worker each."""
+    every = range(workers)
+    mode: ResolvedMode = "unaligned" if unaligned else "aligned"
+    described: dict[str, JsonObject] = {name: {"kind": name} for name in _OPERATORS}
+    files = tuple(_inflight_file(receiver, workers) for receiver in every) if unaligned else ()
+    return CheckpointManifest(
+        job="payments",
+        generation=2,
+        checkpoint_id=CheckpointId(7),
+        parent_checkpoint_id=CheckpointId(6),
+        kind=CheckpointKind.PERIODIC,
+        mode=mode,
+        is_unaligned=unaligned,
+        triggered_at_ms=1_700_000_000_000,
+        completed_at_ms=1_700_000_000_040,
+        duration_ms=40.5,
+        max_parallelism=1_024,
+        parallelism=dict.fromkeys(described, workers),
+        fingerprint={name: fingerprint_of(text) for name, text in described.items()},
+        operators_description=described,
+        edges=(EdgeEntry(**dict(_EDGE), partitioning=PartitioningKind.KEYED),),
+        code_version="benchmark",
+        subtasks=tuple(_subtask(name, index) for name in _OPERATORS for index in every),
+        alignment=tuple(
+            AlignmentEntry(
+                vertex_id=vertex_id,
+                subtask_index=index,
+                mode=mode,
+                start_delay_ms=1.5,
+                alignment_ms=3.25,
+                watermark_us=_TIME_US,
+                channels=_channels(workers) if vertex_id == _EDGE.downstream else (),
+            )
+            for vertex_id in (_EDGE.upstream, _EDGE.downstream)
+            for index in every
+        ),
+        inflight_files=files,
+        inflight_data=tuple(
+            _part(file.path, sender, receiver)
+            for receiver, file in enumerate(files)
+            for sender in every
+        ),
+    )
+
+
+def part_of_worker(manifest: CheckpointManifest, worker: int) -> CheckpointManifest:
+    """Return what a worker restores from if their number is unchanged; it is no whole manifest."""
+    inflight = tuple(e for e in manifest.inflight_data if e.subtask_index == worker)
+    paths = {entry.path for entry in inflight}
+    return manifest.model_copy(
+        update={
+            "subtasks": tuple(e for e in manifest.subtasks if e.subtask_index == worker),
+            "alignment": tuple(e for e in manifest.alignment if e.subtask_index == worker),
+            "inflight_files": tuple(f for f in manifest.inflight_files if f.path in paths),
+            "inflight_data": inflight,
+        }
+    )
+
+
+def runs_within_receivers(alignment: Iterable[AlignmentEntry]) -> list[dict[str, object]]:
+    """Fold neighbouring channels of one subtask that have the same event time."""
+    return [
+        {"vertex_id": e.vertex_id, "subtask_index": e.subtask_index, **run}
+        for e in alignment
+        for run in _runs([((c.watermark_us, c.idle), c.input_id) for c in e.channels])
+    ]
+
+
+def runs_across_receivers(alignment: Iterable[AlignmentEntry]) -> list[dict[str, object]]:
+    """Fold neighbouring subtasks for which the same channel has the same event time."""
+    found: dict[tuple[str, int], list[tuple[tuple[int | None, bool], int]]] = {}
+    for e in alignment:
+        for c in e.channels:
+            column = found.setdefault((e.vertex_id, c.input_id), [])
+            column.append(((c.watermark_us, c.idle), e.subtask_index))
+    return [
+        {"vertex_id": vertex_id, "input_id": input_id, **run}
+        for (vertex_id, input_id), column in found.items()
+        for run in _runs(column)
+    ]
+
+
+def _runs(
+    timed: Sequence[tuple[tuple[int | None, bool], int]],
+) -> Iterator[dict[str, object]]:
+    numbered = [(number - place, time, number) for place, (time, number) in enumerate(timed)]
+    for (_, (watermark_us, idle)), group in groupby(numbered, key=lambda each: each[:2]):
+        numbers = [number for _, _, number in group]
+        yield {
+            "first": numbers[0],
+            "count": len(numbers),
+            "watermark_us": watermark_us,
+            "idle": idle,
+        }
+
+
+def _measure(workers: int, *, unaligned: bool) -> Iterator[Result]:
+    name = f"manifest_{workers}_workers_{'unaligned' if unaligned else 'aligned'}"
+    manifest = manifest_of(workers, unaligned=unaligned)
+    rounds = 1 if workers >= _ONCE_FROM_WORKERS else _ROUNDS
+    write_ms, data = _timed(manifest.to_bytes, rounds)
+    read_ms, parsed = _timed(lambda: parse_manifest(data), rounds)
+    assert parsed == manifest
+    # The task of Spark has all of it; a worker unpickles what its executor got.
+    pickle_ms, start = _timed(lambda: _SPARK.dumps(parsed), rounds)
+    unpickle_ms, _ = _timed(lambda: _SPARK.loads(start), rounds)
+    part = _SPARK.dumps(part_of_worker(parsed, 0))
+    times = manifest.alignment
+    bare = manifest.model_copy(update={"alignment": tuple(_without_channels(times))})
+    rest = len(bare.to_bytes())
+    yield Result(f"{name}_bytes", len(data), "bytes", "lower")
+    yield Result(f"{name}_bytes_without_channels", rest, "bytes", "lower")
+    for direction, runs in (
+        ("within", runs_within_receivers(times)),
+        ("across", runs_across_receivers(times)),
+    ):
+        folded = rest + len(to_json(runs, indent=1))
+        yield Result(f"{name}_bytes_folded_{direction}_receivers", folded, "bytes", "lower")
+    yield Result(f"{name}_bytes_deflated", len(zlib.compress(data)), "bytes", "lower")
+    yield Result(f"{name}_write", write_ms, "ms", "lower")
+    yield Result(f"{name}_read", read_ms, "ms", "lower")
+    yield Result(f"{name}_start_bytes", len(start), "bytes", "lower")
+    yield Result(f"{name}_start_bytes_of_a_part", len(part), "bytes", "lower")
+    yield Result(f"{name}_start_pickle", pickle_ms, "ms", "lower")
+    yield Result(f"{name}_start_unpickle", unpickle_ms, "ms", "lower")
+
+
+def _timed(action: Callable[[], T], rounds: int) -> tuple[float, T]:
+    """Return the median processor time in ms, which other work on the machine changes least."""
+    measured = [_processor_ms(action) for _ in range(rounds)]
+    return statistics.median(ms for ms, _ in measured), measured[-1][1]
+
+
+def _processor_ms(action: Callable[[], T]) -> tuple[float, T]:
+    started = process_time()
+    result = action()
+    return 1e3 * (process_time() - started), result
+
+
+def _without_channels(alignment: Iterable[AlignmentEntry]) -> Iterator[AlignmentEntry]:
+    return (entry.model_copy(update={"channels": ()}) for entry in alignment)
+
+
+def _channels(workers: int) -> tuple[ChannelEntry, ...]:
+    return tuple(
+        ChannelEntry(input_id=sender, watermark_us=_TIME_US + 1_000 * sender, idle=False)
+        for sender in range(workers)
+    )
+
+
+def _subtask(operator_id: str, index: int) -> SubtaskEntry:
+    segment = SegmentRef(
+        path=(path := f"shared/{operator_id}/0000000001-{index}-00000000.seg"),
+        size_bytes=1_234,
+        sha256=_digest(path),
+        row_count=10,
+    )
+    return SubtaskEntry(
+        operator_id=operator_id,
+        subtask_index=index,
+        segments=(segment,),
+        written_bytes=segment.size_bytes,
+        sync_ms=0.5,
+        async_ms=12.25,
+    )
+
+
+def _inflight_file(worker: int, workers: int) -> FileRef:
+    path = f"checkpoints/0000000007/operators/inflight_{worker}.buf"
+    return FileRef(path=path, size_bytes=_PART_BYTES * workers, sha256=_digest(path))
+
+
+def _part(path: str, sender: int, receiver: int) -> InflightEntry:
+    return InflightEntry(
+        path=path,
+        offset=_PART_BYTES * sender,
+        size_bytes=_PART_BYTES,
+        sha256=_digest(f"{sender} {receiver}"),
+        operator_id=_EDGE.downstream,
+        direction="input",
+        subtask_index=receiver,
+        input_id=sender,
+        edge=_EDGE,
+        sender=sender,
+        receiver=receiver,
+        event_count=3,
+        row_count=20,
+    )
+
+
+def _digest(text: str) -> str:
+    """Digests are all different, as in a store: they are what compression cannot shorten."""
+    return hashlib.sha256(text.encode()).hexdigest()

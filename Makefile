@@ -68,6 +68,7 @@ soak: $(READY)  ## random faults of hosts and links (needs root; MINUTES=60 SEED
 
 CHECKS := style types types-macos types-of-tests imports house docs licences advisories
 .PHONY: $(addprefix check-,$(CHECKS))
+$(addprefix check-,$(CHECKS)): $(READY)
 
 check: $(READY)  ## formatting, lint, types, import contracts, house rules, documentation, licences, advisories
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync $(addprefix check-,$(CHECKS))

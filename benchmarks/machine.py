@@ -34,5 +34,5 @@ def load() -> float:
 def _java_version() -> str:
     """Return the version of the Java that Spark is started with."""
     command = [str(ensure_java() / "bin" / "java"), "--version"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - its own words
     return answer.stdout.split()[1]

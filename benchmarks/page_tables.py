@@ -99,5 +99,35 @@ TABLES = {
         },
         corner="a worker's in-flight data",
     ),
+    "manifest-size": Table(
+        "manifest-size",
+        {
+            f"{label}, {mode}": f"{mode}{word}"
+            for mode in ("aligned", "unaligned")
+            for label, word in (
+                ("manifest, bytes", "_bytes"),
+                ("sent to each worker, bytes", "_start_bytes"),
+                ("only its part, bytes", "_start_bytes_of_a_part"),
+                ("write the manifest, ms", "_write"),
+                ("read it, ms", "_read"),
+                ("unpickle it in a worker, ms", "_start_unpickle"),
+            )
+        },
+        {f"{workers} workers": f"manifest_{workers}_workers_{{}}" for workers in (2, 16, 64, 256)},
+        corner="one exchange",
+    ),
+    "formats": Table(
+        "formats",
+        {
+            "JSON, one object of 79 bytes per message": "code_json",
+            "CSV, one line per message": "code_csv",
+            "Arrow IPC, 1,000 rows per message": "code_arrow_ipc",
+            "bytes as they are": "code_raw",
+            "JSON, one message of a hundred is bad": "code_json_1_percent_bad",
+            "JSON, all messages are bad": "code_json_all_bad",
+        },
+        {"read": "de{}", "written": "en{}"},
+        corner="format; rows/s of CPU",
+    ),
 }
 """The tables by the name that marks their place on the page."""

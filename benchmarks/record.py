@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from benchmarks.result import Result
+from laminar_core.objectstore.local import LocalObjectStore
 
 RESULTS = Path(__file__).with_name("results")
 """The results that docs/benchmarks.md shows: one file per benchmark."""
@@ -81,11 +82,11 @@ class Record(_Model):
         return next((figure for figure in self.figures if figure.name == name), None)
 
     def save(self, folder: Path) -> Path:
-        """Write the record into a folder, over an older one of the same benchmark."""
+        """Write the record into a folder, whole, in place of an older one of the benchmark."""
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.benchmark}.json"
-        path.write_text(self.model_dump_json(indent=1) + "\n")
-        return path
+        name = f"{self.benchmark}.json"
+        LocalObjectStore(folder).put(name, f"{self.model_dump_json(indent=1)}\n".encode())
+        return folder / name
 
 
 def figures_of(runs: Iterable[Iterable[Result]]) -> tuple[Figure, ...]:

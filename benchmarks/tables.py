@@ -76,14 +76,15 @@ def _grid(table: Table, cells: _Cells) -> Iterator[list[str]]:
 def _cell(figure: Figure | None) -> str:
     if figure is None:
         return ""
-    spread = f" ({_range(figure)})" if len(figure.values) > 1 else ""
-    return shown(figure.median) + spread
+    spread = _range(figure)
+    return shown(figure.median) + (f" ({spread})" if spread else "")
 
 
 def _range(figure: Figure | None) -> str:
-    if figure is None or len(figure.values) == 1:
+    if figure is None:
         return ""
-    return f"{shown(min(figure.values))} to {shown(max(figure.values))}"
+    lowest, highest = shown(min(figure.values)), shown(max(figure.values))
+    return "" if lowest == highest else f"{lowest} to {highest}"
 
 
 def _target(figure: Figure | None) -> str:

@@ -72,7 +72,7 @@ def test_what_all_receivers_have_seen_is_one_run_per_sender() -> None:
 
 
 @pytest.mark.parametrize("unaligned", [False, True])
-def test_the_parts_of_all_workers_are_the_whole(unaligned: bool) -> None:  # noqa: FBT001
+def test_the_parts_of_all_workers_are_the_whole(*, unaligned: bool) -> None:
     whole = manifest_of(3, unaligned=unaligned)
     parts = [part_of_worker(whole, worker) for worker in range(3)]
     assert {e for part in parts for e in part.inflight_data} == set(whole.inflight_data)

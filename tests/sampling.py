@@ -34,9 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import no file without large tests if only those are run."""
-    if config.getoption("--large") and collection_path.is_file():
-        return True if "mark.large" not in collection_path.read_text() else None
-    return None
+    if not config.getoption("--large") or collection_path.suffix != ".py":
+        return None
+    return None if "mark.large" in collection_path.read_text(encoding="utf-8") else True
 
 
 def drawn(examples: int) -> int:

@@ -103,7 +103,8 @@ def test_all_cases_are_run_if_asked_for(run_of) -> None:
 
 
 def test_no_file_without_large_ones_is_imported_for_them(run_of, pytester) -> None:
-    run_of("--large")
+    (pytester.path / "golden.bin").write_bytes(b"\xaf")  # Not every file among tests is a text.
+    assert run_of("--large") == ["test_large[a]"]
     assert not (pytester.path / "imported").exists()
     run_of()
     assert (pytester.path / "imported").exists()

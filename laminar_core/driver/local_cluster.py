@@ -6,7 +6,7 @@ user's function does in it ends when the function returns.
 
 import threading
 from collections.abc import Collection, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +19,7 @@ from laminar_core.driver.execution import Collected
 from laminar_core.driver.left_applications import ApplicationEnding
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.host.clock import Clock
+from laminar_core.host.waiting import wait_for_first
 from laminar_core.link.transport import CoordinatorTransport, ZmqWorkerTransport
 from laminar_core.records.manifest import Owner
 from laminar_core.records.spark_application import SparkApplication
@@ -72,8 +73,7 @@ class LocalCluster:
 
     def wait(self, futures: Collection[Future[Any]], timeout_ms: float | None = None) -> None:
         """Wait until one of the futures is done, or the time is over."""
-        timeout_s = None if timeout_ms is None else timeout_ms / 1000
-        wait(futures, timeout_s, FIRST_COMPLETED)
+        wait_for_first(futures, timeout_ms)
 
 
 class LocalStage:

@@ -2,24 +2,18 @@
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import suppress
 
 from laminar_core.driver.listening import BackgroundListener
 from laminar_core.driver.options import JobResult
 from laminar_core.driver.supervisor import Supervisor
 from laminar_core.errors import LaminarError
+from laminar_core.host.waiting import wait_for_first
 from laminar_core.metrics.exporter import MetricsExporter
 from laminar_core.pipeline.display import Display
 from laminar_core.pipeline.html import problem_html, status_html
 from laminar_core.store.job_status import JobStatus
-
-SIGNAL_DELAY_MAX_S = 0.5
-"""Longest delay of a signal handler while the main thread waits for the job.
-
-The system delivers a signal to any thread of the process. Python then runs the handler in the main
-thread, but does not wake it: in one endless wait a SIGTERM would be lost.
-"""
 
 
 class StreamingJob:
@@ -129,6 +123,5 @@ class StreamingJob:
             LaminarError: why the job could not be started or failed.
             TimeoutError: it has not ended yet.
         """
-        while timeout_s is None and not self.done():
-            wait((self._result,), SIGNAL_DELAY_MAX_S)
-        return self._result.result(timeout_s)
+        wait_for_first((self._result,), None if timeout_s is None else 1000 * timeout_s)
+        return self._result.result(0)

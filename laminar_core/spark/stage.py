@@ -9,7 +9,7 @@ UI. Rows come back only at the end, one per batch that a sink collected, as Arro
 
 import signal
 from collections.abc import Collection, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +27,7 @@ from laminar_core.driver.left_applications import ApplicationEnding
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.errors import ErrorCode, JobFailedError, LaminarError
 from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.host.waiting import wait_for_first
 from laminar_core.link.addresses import Listening, TransportKind, bare
 from laminar_core.link.messages import ToCoordinator, ToWorker
 from laminar_core.link.reliable_delivery import ControlEnd
@@ -226,8 +227,7 @@ class SparkCluster:
 
     def wait(self, futures: Collection[Future[Any]], timeout_ms: float | None = None) -> None:
         """Wait until one of the futures is done, or the time is over."""
-        timeout_s = None if timeout_ms is None else timeout_ms / 1000
-        wait(futures, timeout_s, FIRST_COMPLETED)
+        wait_for_first(futures, timeout_ms)
 
 
 def facts_of(spark: SparkSession) -> SparkFacts:

@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Collection
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import wait as wait_for_ends
 from multiprocessing.context import ForkServerProcess
 from typing import Any
@@ -23,6 +23,7 @@ from laminar_core.driver.left_applications import ApplicationEnding
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.errors import ErrorCode, JobFailedError
 from laminar_core.host.clock import SystemClock
+from laminar_core.host.waiting import wait_for_first
 from laminar_core.link.transport import CoordinatorTransport, ZmqWorkerTransport
 from laminar_core.records.manifest import Owner
 from laminar_core.records.spark_application import SparkApplication
@@ -135,7 +136,7 @@ class ProcessCluster:
 
     def wait(self, futures: Collection[Future[Any]], timeout_ms: float | None = None) -> None:
         """Wait until one of the futures is done, or the time is over."""
-        wait(futures, None if timeout_ms is None else timeout_ms / 1000, FIRST_COMPLETED)
+        wait_for_first(futures, timeout_ms)
 
 
 def _is_stopped(pid: int | None) -> bool:

@@ -1,15 +1,16 @@
-"""How manifests, and what workers get of them at their start, grow with the number of workers.
+"""How manifests, and what workers are sent of them at a start, grow with the number of workers.
 
 Manifests of a pipeline with one exchange are built in memory, from real records. ``aligned``: each
 sender has an event time of its own, and all receivers have seen it. ``unaligned``: every channel
-has elements in flight, too. What could be folded or left out is measured beside what is written
-today.
+has elements in flight, too. What folding and compression would save, and what a start would cost if
+each worker got the whole manifest, is measured beside what is done today.
 """
 
 import hashlib
 import statistics
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence as Series
 from itertools import groupby
 from time import process_time
 from typing import Any, TypeVar
@@ -18,8 +19,12 @@ from pydantic_core import to_json
 from pyspark.serializers import CloudPickleSerializer
 
 from benchmarks.result import Result
+from laminar_core.connectors.datagen import DatagenSource, Sequence
+from laminar_core.link.transport import CoordinatorAddress
+from laminar_core.operators.stateless import SelectColumns
+from laminar_core.plan.plan import Edge, Keyed, Plan, SourceNode, Vertex
 from laminar_core.protocol.edges import PartitioningKind
-from laminar_core.protocol.types import CheckpointId, CheckpointKind, ResolvedMode
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation, ResolvedMode
 from laminar_core.records.manifest import (
     AlignmentEntry,
     ChannelEntry,
@@ -33,6 +38,9 @@ from laminar_core.records.manifest import (
 from laminar_core.records.manifest_versions import parse_manifest
 from laminar_core.records.record import FileRef, JsonObject
 from laminar_core.records.segment import SegmentRef
+from laminar_core.spark.stage import WorkerTask
+from laminar_core.worker.deployment import Deployment
+from laminar_core.worker.restored_part import RestoredPart
 
 WORKERS = (2, 16, 64, 256)
 _OPERATORS = ("in", "totals", "out")
@@ -104,17 +112,24 @@ def manifest_of(workers: int, *, unaligned: bool) -> CheckpointManifest:
     )
 
 
-def part_of_worker(manifest: CheckpointManifest, worker: int) -> CheckpointManifest:
-    """Return what a worker restores from if their number is unchanged; it is no whole manifest."""
-    inflight = tuple(e for e in manifest.inflight_data if e.subtask_index == worker)
-    paths = {entry.path for entry in inflight}
-    return manifest.model_copy(
-        update={
-            "subtasks": tuple(e for e in manifest.subtasks if e.subtask_index == worker),
-            "alignment": tuple(e for e in manifest.alignment if e.subtask_index == worker),
-            "inflight_files": tuple(f for f in manifest.inflight_files if f.path in paths),
-            "inflight_data": inflight,
-        }
+def deployment_of(manifest: CheckpointManifest, workers: int) -> Deployment:
+    """Return a start that continues from the manifest."""
+    source = DatagenSource({"key": Sequence()}, rows=0)
+    columns = source.schema()
+    edge = Edge(0, _EDGE.upstream, _EDGE.downstream, Keyed(("key",)), columns)
+    vertices = (
+        Vertex(_EDGE.upstream, (columns,), source=SourceNode(_EDGE.upstream, source)),
+        Vertex(_EDGE.downstream, (columns,), operators=(SelectColumns("totals", ("key",)),)),
+    )
+    return Deployment(
+        job=manifest.job,
+        generation=Generation(manifest.generation + 1),
+        parallelism=workers,
+        plan=Plan(vertices, (edge,), manifest.max_parallelism),
+        store_uri="file:///store",
+        address=CoordinatorAddress("tcp", "tcp://10.0.0.1:40000"),
+        restored=RestoredPart.whole(manifest),
+        claim_sha256=None,
     )
 
 
@@ -142,7 +157,7 @@ def runs_across_receivers(alignment: Iterable[AlignmentEntry]) -> list[dict[str,
 
 
 def _runs(
-    timed: Sequence[tuple[tuple[int | None, bool], int]],
+    timed: Series[tuple[tuple[int | None, bool], int]],
 ) -> Iterator[dict[str, object]]:
     numbered = [(number - place, time, number) for place, (time, number) in enumerate(timed)]
     for (_, (watermark_us, idle)), group in groupby(numbered, key=lambda each: each[:2]):
@@ -162,10 +177,6 @@ def _measure(workers: int, *, unaligned: bool) -> Iterator[Result]:
     write_ms, data = _timed(manifest.to_bytes, rounds)
     read_ms, parsed = _timed(lambda: parse_manifest(data), rounds)
     assert parsed == manifest
-    # The task of Spark has all of it; a worker unpickles what its executor got.
-    pickle_ms, start = _timed(lambda: _SPARK.dumps(parsed), rounds)
-    unpickle_ms, _ = _timed(lambda: _SPARK.loads(start), rounds)
-    part = _SPARK.dumps(part_of_worker(parsed, 0))
     times = manifest.alignment
     bare = manifest.model_copy(update={"alignment": tuple(_without_channels(times))})
     rest = len(bare.to_bytes())
@@ -180,10 +191,27 @@ def _measure(workers: int, *, unaligned: bool) -> Iterator[Result]:
     yield Result(f"{name}_bytes_deflated", len(zlib.compress(data)), "bytes", "lower")
     yield Result(f"{name}_write", write_ms, "ms", "lower")
     yield Result(f"{name}_read", read_ms, "ms", "lower")
-    yield Result(f"{name}_start_bytes", len(start), "bytes", "lower")
-    yield Result(f"{name}_start_bytes_of_a_part", len(part), "bytes", "lower")
-    yield Result(f"{name}_start_pickle", pickle_ms, "ms", "lower")
-    yield Result(f"{name}_start_unpickle", unpickle_ms, "ms", "lower")
+    yield from _start(name, parsed, rounds)
+
+
+def _start(name: str, manifest: CheckpointManifest, rounds: int) -> Iterator[Result]:
+    workers = manifest.workers
+    whole = deployment_of(manifest, workers)
+    pack_ms, task = _timed(lambda: _SPARK.dumps(WorkerTask.of(whole)), rounds)
+    unpack_ms, own = _timed(lambda: _SPARK.loads(task).deployment_of(0), rounds)
+    assert own == next(whole.of_workers())
+    fewer = deployment_of(manifest, max(workers * 3 // 4, 1))
+    rescaled = max(len(_SPARK.dumps(each.restored)) for each in fewer.of_workers())
+    # As if each worker were sent all of it.
+    undivided = _SPARK.dumps(whole)
+    unpickle_ms, _ = _timed(lambda: _SPARK.loads(undivided), rounds)
+    yield Result(f"{name}_task_bytes", len(task), "bytes", "lower")
+    yield Result(f"{name}_task_pack", pack_ms, "ms", "lower")
+    yield Result(f"{name}_task_unpack", unpack_ms, "ms", "lower")
+    yield Result(f"{name}_part_bytes", len(_SPARK.dumps(own.restored)), "bytes", "lower")
+    yield Result(f"{name}_part_bytes_rescaled", rescaled, "bytes", "lower")
+    yield Result(f"{name}_undivided_bytes", len(undivided), "bytes", "lower")
+    yield Result(f"{name}_undivided_unpickle", unpickle_ms, "ms", "lower")
 
 
 def _timed(action: Callable[[], T], rounds: int) -> tuple[float, T]:

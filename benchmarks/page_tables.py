@@ -106,11 +106,14 @@ TABLES = {
             for mode in ("aligned", "unaligned")
             for label, word in (
                 ("manifest, bytes", "_bytes"),
-                ("sent to each worker, bytes", "_start_bytes"),
-                ("only its part, bytes", "_start_bytes_of_a_part"),
                 ("write the manifest, ms", "_write"),
                 ("read it, ms", "_read"),
-                ("unpickle it in a worker, ms", "_start_unpickle"),
+                ("sent to each executor, bytes", "_task_bytes"),
+                ("of these, a worker's part, unpacked, bytes", "_part_bytes"),
+                ("the largest with three quarters of the workers, bytes", "_part_bytes_rescaled"),
+                ("pack all parts in the driver, ms", "_task_pack"),
+                ("unpack one in a worker, ms", "_task_unpack"),
+                ("the same, if it were not divided, ms", "_undivided_unpickle"),
             )
         },
         {f"{workers} workers": f"manifest_{workers}_workers_{{}}" for workers in (2, 16, 64, 256)},

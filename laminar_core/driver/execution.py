@@ -24,6 +24,7 @@ from laminar_core.records.manifest import Owner
 from laminar_core.records.spark_application import SparkApplication
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.worker.deployment import COORDINATOR_SILENCE_MS, Deployment
+from laminar_core.worker.restored_part import RestoredPart
 
 WORKERS_EXIT_MAX_MS = 5_000
 """How long workers of a failed generation may take to exit before they are killed."""
@@ -251,7 +252,7 @@ def execute(
         plan=start.identity.plan,
         store_uri=store.objects.uri,
         address=process.address,
-        restored=start.restored,
+        restored=None if start.restored is None else RestoredPart.whole(start.restored),
         claim_sha256=parts.claim_sha256,
         splits=start.splits,
         growing=frozenset(o for o, d in start.discovering.items() if not d.found.complete),

@@ -81,21 +81,20 @@ class LocalStage:
 
     def __init__(self, deployment: Deployment, store: CheckpointStore) -> None:
         self.ended: Future[Collected] = Future()
-        self._deployment = deployment
         self._store = store
         self._lock = threading.Lock()
         self._collected: dict[str, list[pa.RecordBatch]] = {}
         self._left = deployment.parallelism
-        for index in range(deployment.parallelism):
+        for index, own in enumerate(deployment.of_workers()):
             name = f"laminar-worker-{index}"
-            threading.Thread(target=self._run, args=(index,), name=name, daemon=True).start()
+            threading.Thread(target=self._run, args=(own, index), name=name, daemon=True).start()
 
     def interrupt(self) -> None:
         """Do nothing: a worker leaves when it hears of the end, and a thread cannot be killed."""
 
-    def _run(self, index: int) -> None:
+    def _run(self, deployment: Deployment, index: int) -> None:
         try:
-            collected = self._work(index)
+            collected = self._work(deployment, index)
         except BaseException as error:  # noqa: BLE001 - whoever asks the future gets it
             with suppress(Exception):  # Another worker was the first.
                 self.ended.set_exception(error)
@@ -108,9 +107,9 @@ class LocalStage:
                 tables = {s: pa.Table.from_batches(b) for s, b in self._collected.items()}
                 self.ended.set_result(tables)
 
-    def _work(self, index: int) -> list[tuple[str, pa.RecordBatch]]:
-        transport = ZmqWorkerTransport(self._deployment.address, index, _HOST)
+    def _work(self, deployment: Deployment, index: int) -> list[tuple[str, pa.RecordBatch]]:
+        transport = ZmqWorkerTransport(deployment.address, index, _HOST)
         try:
-            return list(run_worker(self._deployment, index, _HOST, transport, self._store))
+            return list(run_worker(deployment, index, _HOST, transport, self._store))
         finally:
             transport.close()

@@ -8,6 +8,7 @@ UI. Rows come back only at the end, one per batch that a sink collected, as Arro
 # pyright: reportPrivateUsage=false
 
 import signal
+import zlib
 from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark import BarrierTaskContext
+from pyspark.serializers import CPickleSerializer
 from pyspark.sql import SparkSession
 
 from laminar_core.driver.checkpointing import CoordinatorParts
@@ -62,14 +64,30 @@ SLOTS_ANSWER_MAX_S = 10.0
 
 
 OUTPUT_DDL = "sink string, batch binary"
+_PICKLES: Any = CPickleSerializer()
+"""Spark's own, as the part goes the same way as the task that has it."""
 _OUTPUT_SCHEMA = pa.schema([("sink", pa.string()), ("batch", pa.binary())])
 
 
 @dataclass(frozen=True)
 class WorkerTask:
-    """The function of each Spark task; Spark sends it to the executors."""
+    """The function of all tasks of a stage; Spark sends it to each executor."""
 
-    deployment: Deployment
+    shared: Deployment
+    """The deployment without the parts."""
+    packed: tuple[bytes, ...]
+    """Each worker's part of the checkpoint. The other workers do not unpack it."""
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> "WorkerTask":
+        """Return the function for all workers of a deployment."""
+        parts = (_PICKLES.dumps(own.restored) for own in deployment.of_workers())
+        packed = tuple(zlib.compress(part, level=1) for part in parts)
+        return cls(replace(deployment, restored=None), packed)
+
+    def deployment_of(self, worker: int) -> Deployment:
+        """Return the deployment of one worker."""
+        return replace(self.shared, restored=_PICKLES.loads(zlib.decompress(self.packed[worker])))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one worker until the generation ends."""
@@ -78,11 +96,12 @@ class WorkerTask:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act on.
         context = BarrierTaskContext.get()
         index = context.partitionId()
+        deployment = self.deployment_of(index)
         host = bare(context.getTaskInfos()[index].address.rpartition(":")[0])
-        transport = ZmqWorkerTransport(self.deployment.address, index, host)
+        transport = ZmqWorkerTransport(deployment.address, index, host)
         try:
             store = self._store(index, transport)
-            for sink, batch in run_worker(self.deployment, index, host, transport, store):
+            for sink, batch in run_worker(deployment, index, host, transport, store):
                 yield _output(sink, batch)
         finally:
             transport.close()
@@ -90,9 +109,9 @@ class WorkerTask:
     def _store(self, index: int, transport: ZmqWorkerTransport) -> CheckpointStore:
         """Open the store, or tell the coordinator why this machine cannot."""
         try:
-            return CheckpointStore.open(self.deployment.store_uri, self.deployment.job)
+            return CheckpointStore.open(self.shared.store_uri, self.shared.job)
         except LaminarError as error:
-            generation = self.deployment.generation
+            generation = self.shared.generation
             control = ControlEnd[ToWorker, ToCoordinator](
                 generation, transport.send_control, SystemClock()
             )
@@ -306,4 +325,4 @@ class SparkStage:
 
     def _collect(self, deployment: Deployment) -> pa.Table:
         tasks = self._spark.range(0, deployment.parallelism, 1, deployment.parallelism)
-        return tasks.mapInArrow(WorkerTask(deployment), OUTPUT_DDL, barrier=True).toArrow()
+        return tasks.mapInArrow(WorkerTask.of(deployment), OUTPUT_DDL, barrier=True).toArrow()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from itertools import islice
 from typing import Any
 
 from laminar_core.driver.checkpointing import Background, CoordinatorParts
@@ -205,8 +206,8 @@ class SimulatedDriver:
         self._live()
         room = deployment.parallelism if self.slots is None else self.slots
         workers = [
-            WorkerProcess(self._world, self._network, deployment, index, self._open_store)
-            for index in range(min(deployment.parallelism, room))
+            WorkerProcess(self._world, self._network, own, index, self._open_store)
+            for index, own in enumerate(islice(deployment.of_workers(), room))
         ]
         for worker in workers:
             worker.pace = self.paces.get(worker.index, 1.0)

@@ -25,6 +25,7 @@ from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.claims import Claimant
 from laminar_core.worker.deployment import Deployment, RestoredState
+from laminar_core.worker.restored_part import RestoredPart
 from laminar_core.worker.wiring import Wiring, wire
 
 View = Mapping[str, str]
@@ -88,12 +89,12 @@ def _view(start: Start, store: CheckpointStore, clock: Clock) -> Iterator[tuple[
         plan=identity.plan,
         store_uri=store.objects.uri,
         address=CoordinatorAddress("ipc", ""),
-        restored=start.restored,
+        restored=None if start.restored is None else RestoredPart.whole(start.restored),
         claim_sha256=store.claims.sha256(identity.generation),
         splits=start.splits,
     )
-    for worker in range(identity.parallelism):
-        yield from _view_of_worker(deployment, worker, store, clock)
+    for worker, own in enumerate(deployment.of_workers()):
+        yield from _view_of_worker(own, worker, store, clock)
     if start.restored is None:
         return
     files = store.parts.inflight(start.restored.inflight_files)

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 
 import pyarrow as pa
 from pyarrow.compute import SetLookupOptions, call_function
@@ -21,8 +22,7 @@ from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.links import LINK_DOWN_MAX_MS
 from laminar_core.protocol.types import NO_CHECKPOINT, Batch, CheckpointId, Generation
 from laminar_core.protocol.unaligned import Direction
-from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
-from laminar_core.records.record import FileRef
+from laminar_core.records.manifest import SubtaskEntry
 from laminar_core.records.segment import SegmentRef
 from laminar_core.state.evolving import evolved, evolved_batch
 from laminar_core.state.expiry import unexpired
@@ -43,6 +43,7 @@ from laminar_core.worker.restored_edges import (
     rescaled_edge,
     same_edge,
 )
+from laminar_core.worker.restored_part import Division, RestoredPart
 from laminar_core.worker.restoring import RestoreSize
 
 COORDINATOR_SILENCE_MS = 15_000.0
@@ -60,8 +61,8 @@ class Deployment:
     plan: Plan
     store_uri: str
     address: CoordinatorAddress
-    restored: CheckpointManifest | None
-    """The checkpoint to continue from; None is a fresh start."""
+    restored: RestoredPart | None
+    """The checkpoint to continue from, or one worker's part of it; None is a fresh start."""
     claim_sha256: str | None
     """Digest of the generation's claim: a worker that does not find it sees another store."""
     splits: dict[str, pa.Table] = field(default_factory=dict[str, pa.Table])
@@ -86,6 +87,15 @@ class Deployment:
     coordinator_silence_max_ms: float = COORDINATOR_SILENCE_MS
     """Time without a message from the coordinator after which a worker leaves. At least as long as
     the coordinator waits for a worker: else a cut that it tolerates would end its workers."""
+
+    def of_workers(self) -> Iterator["Deployment"]:
+        """Yield the deployment of each worker, with its part of the checkpoint."""
+        if self.restored is None:
+            yield from repeat(self, self.parallelism)
+            return
+        division = Division(self.restored, self.plan, self.parallelism)
+        for worker in range(self.parallelism):
+            yield replace(self, restored=division.of_worker(worker))
 
     def context(self, operator_id: str, subtask_index: int) -> SubtaskContext:
         """Return the context of a subtask of this generation."""
@@ -119,22 +129,6 @@ class Deployment:
         return Rescaling(before, self.parallelism, self.plan.max_parallelism)
 
 
-def files_of_worker(
-    manifest: CheckpointManifest, worker: int, parallelism: int
-) -> Iterator[FileRef]:
-    """Yield the files that this worker verifies; each file of the checkpoint is one worker's.
-
-    With an unchanged number of workers these are the files that it restores from.
-    """
-    for entry in manifest.subtasks:
-        if entry.subtask_index % parallelism == worker:
-            yield from entry.segments
-    writers = {queue.path: queue.subtask_index for queue in manifest.inflight_data}
-    for file in manifest.inflight_files:
-        if writers[file.path] % parallelism == worker:
-            yield file
-
-
 class RestoredState:
     """One worker's part of the checkpoint that its generation continues from.
 
@@ -157,21 +151,21 @@ class RestoredState:
         self._me = subtask_index
         self._store = store
         self._rescaling = deployment.rescaling
-        manifest = deployment.restored
-        alignment = () if manifest is None else manifest.alignment
-        before = deployment.parallelism if manifest is None else manifest.workers
-        self._state_tables = state_tables_of(deployment.plan) if manifest else {}
+        part = deployment.restored
+        alignment = () if part is None else part.alignment
+        before = deployment.parallelism if part is None else part.workers
+        self._state_tables = state_tables_of(deployment.plan) if part else {}
         self._evolved: set[str] = set()
         """Operators whose state had other columns, which the driver has allowed."""
         self._times = EventTimes(deployment.plan, before, alignment)
         self._finished = {(a.vertex_id, a.subtask_index): a.finished for a in alignment}
-        subtasks = () if manifest is None else manifest.subtasks
+        subtasks = () if part is None else part.subtasks
         self._subtasks = {(s.operator_id, s.subtask_index): s for s in subtasks}
-        inflight = () if manifest is None else manifest.inflight_data
+        inflight = () if part is None else part.inflight_data
         self._inflight = {(e.edge, e.sender, e.receiver, e.direction): e for e in inflight}
         self._verified: set[str] = set()
         """Paths of the files of state that were read and are what was written."""
-        self._inflight_files = store.parts.inflight(manifest.inflight_files if manifest else ())
+        self._inflight_files = store.parts.inflight(part.inflight_files if part else ())
         if self._rescaling is None:  # Every channel continues here, and all of it is read.
             self._inflight_files.expect(e for e in inflight if e.subtask_index == subtask_index)
 
@@ -184,17 +178,17 @@ class RestoredState:
     def verify_rest(self) -> None:
         """Verify those files of this worker that restoring its tasks did not read.
 
-        Together the workers so verify every file of the checkpoint (``files_of_worker``), also one
-        that an operator or a sink did not ask for.
+        Together the workers so verify every file of the checkpoint, also one that an operator or a
+        sink did not ask for.
 
         Raises:
             DamagedFileError: a file is not what was written.
         """
-        manifest = self._deployment.restored
-        if manifest is None or self._rescaling is not None:
+        part = self._deployment.restored
+        if part is None or self._rescaling is not None:
             return  # The driver has read all.
         read = self._verified | self._inflight_files.read_whole
-        for ref in files_of_worker(manifest, self._me, self._deployment.parallelism):
+        for ref in part.files_of_worker(self._me, self._deployment.parallelism):
             if ref.path not in read:
                 with naming_damage(ref.path):
                     verify_file(self._store.objects, self._store.paths.absolute(ref.path), ref)
@@ -335,10 +329,10 @@ class RestoredState:
 
     def has_new_receiver(self, vertex_id: str) -> bool:
         """Return whether an edge out of the vertex leads where none led in the checkpoint."""
-        manifest, plan = self._deployment.restored, self._deployment.plan
-        if manifest is None or not manifest.edges:
+        part, plan = self._deployment.restored, self._deployment.plan
+        if part is None or not part.edges:
             return False
-        there = {(e.upstream, e.downstream, e.input_index) for e in manifest.edges}
+        there = {(e.upstream, e.downstream, e.input_index) for e in part.edges}
         edges = plan.outputs_of(vertex_id)
         return any((e.upstream, e.downstream, plan.input_index(e)) not in there for e in edges)
 

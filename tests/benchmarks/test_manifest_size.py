@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.manifest_size import (
+    deployment_of,
     manifest_of,
-    part_of_worker,
     runs_across_receivers,
     runs_within_receivers,
 )
 from laminar_core.records.manifest import AlignmentEntry, ChannelEntry
-from laminar_core.worker.deployment import files_of_worker
 from tests.records.manifests import alignment
 
 TIMES = st.tuples(st.sampled_from([None, 1, 2]), st.booleans())
@@ -72,10 +71,11 @@ def test_what_all_receivers_have_seen_is_one_run_per_sender() -> None:
 
 
 @pytest.mark.parametrize("unaligned", [False, True])
-def test_the_parts_of_all_workers_are_the_whole(*, unaligned: bool) -> None:
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_start_has_what_the_manifest_has(workers: int, *, unaligned: bool) -> None:
     whole = manifest_of(3, unaligned=unaligned)
-    parts = [part_of_worker(whole, worker) for worker in range(3)]
-    assert {e for part in parts for e in part.inflight_data} == set(whole.inflight_data)
-    assert sum(len(part.subtasks) for part in parts) == len(whole.subtasks)
-    for worker, part in enumerate(parts):
-        assert set(part.files()) == set(files_of_worker(whole, worker, 3))
+    parts = [own.restored for own in deployment_of(whole, workers).of_workers()]
+    in_flight = [entry for part in parts if part is not None for entry in part.inflight_data]
+    subtasks = [entry for part in parts if part is not None for entry in part.subtasks]
+    assert set(in_flight) == set(whole.inflight_data)
+    assert all(entry in subtasks for entry in whole.subtasks)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from laminar_core.connectors.collect import CollectSink
@@ -19,9 +20,11 @@ from laminar_core.host.clock import SystemClock
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
 from laminar_core.spark import stage
 from laminar_core.spark.sessions import GivenSession
-from laminar_core.spark.stage import SparkCluster, SparkStage, facts_of
+from laminar_core.spark.stage import SparkCluster, SparkStage, WorkerTask, facts_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.job_status import read_status
+from tests.records.manifests import manifest
+from tests.worker.deployments import deployment
 
 pytestmark = pytest.mark.spark
 
@@ -40,6 +43,14 @@ def run(pipeline: Pipeline, spark: SparkSession, store: Path, restart=None, **op
     config = RunConfig(workers=2, restart=restart or NoRestart())
     checkpoint = CheckpointConfig(str(store), interval="100 milliseconds")
     return pipeline.run(spark, checkpoint=checkpoint, run=config, **options)
+
+
+@pytest.mark.parametrize("restored", [None, manifest()])
+def test_each_worker_unpacks_its_own_deployment(restored):
+    """Goal: the task has everything, survives Spark's pickling, and deals it out."""
+    whole = deployment(restored)
+    task = cloudpickle.loads(cloudpickle.dumps(WorkerTask.of(whole)))
+    assert [task.deployment_of(n) for n in range(2)] == list(whole.of_workers())
 
 
 def test_collected_rows_come_back_through_the_stage(spark, tmp_path):

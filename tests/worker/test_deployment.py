@@ -6,40 +6,23 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from laminar_core.connectors.discovery import first_splits
 from laminar_core.errors import CorruptCheckpointError, DamagedFileError, ErrorCode
-from laminar_core.link.transport import CoordinatorAddress
-from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.state.splits import current
-from laminar_core.worker.deployment import Deployment, RestoredState, files_of_worker
+from laminar_core.worker.deployment import RestoredState
 from laminar_core.worker.restored_edges import RestoredEdge
-from tests.plan.plans import SOURCE, small_plan
+from laminar_core.worker.restored_part import RestoredPart
+from tests.plan.plans import small_plan
 from tests.records.manifests import alignment, manifest, subtask
 from tests.store.stores import damage, open_job
+from tests.worker.deployments import SPLITS, deployment, own
 
-SPLITS = first_splits(SOURCE)
 PLAN = small_plan()
 
 
-def deployment(
-    restored: CheckpointManifest | None = None, parallelism: int = 2, **splits: pa.Table
-) -> Deployment:
-    return Deployment(
-        job="payments",
-        generation=Generation(4),
-        parallelism=parallelism,
-        plan=small_plan(),
-        store_uri="memory://",
-        address=CoordinatorAddress("ipc", "ipc:///x"),
-        restored=restored,
-        claim_sha256=None,
-        splits=splits or {"in": SPLITS},
-    )
-
-
 def restored_state(index: int, restored: CheckpointManifest | None = None, **changes: Any):
-    return RestoredState(deployment(restored, **changes), index, open_job())
+    return RestoredState(own(index, deployment(restored, **changes)), index, open_job())
 
 
 def test_a_subtask_is_told_where_it_runs() -> None:
@@ -90,7 +73,8 @@ class Restored:
         )
 
     def state(self, index: int) -> RestoredState:
-        return RestoredState(deployment(self.manifest, window=SPLITS), index, self.store)
+        whole = deployment(self.manifest, window=SPLITS)
+        return RestoredState(own(index, whole), index, self.store)
 
 
 def test_each_worker_gets_its_own_part() -> None:
@@ -149,7 +133,7 @@ class Rescaled:
         )
 
     def state(self, index: int, parallelism: int, **splits: pa.Table) -> RestoredState:
-        goes_on = deployment(self.manifest, parallelism, **splits)
+        goes_on = own(index, deployment(self.manifest, parallelism, **splits))
         return RestoredState(goes_on, index, self.store)
 
 
@@ -251,17 +235,11 @@ def test_what_has_expired_does_not_come_back() -> None:
     assert [table.rows.column("n").to_pylist() for table in snapshot.tables] == [[2, 3]]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_each_file_of_a_checkpoint_has_one_worker_that_verifies_it(workers: int) -> None:
-    restored = manifest()
-    paths = [f.path for n in range(workers) for f in files_of_worker(restored, n, workers)]
-    assert sorted(paths) == sorted(file.path for file in restored.files())
-
-
 def test_a_file_that_nobody_asked_for_is_verified_all_the_same() -> None:
     """No file of this checkpoint is in the store."""
     restored = manifest()
-    index, file = next((n, f) for n in range(2) for f in files_of_worker(restored, n, 2))
+    part = RestoredPart.whole(restored)
+    index, file = next((n, f) for n in range(2) for f in part.files_of_worker(n, 2))
     with pytest.raises(DamagedFileError) as found:
         restored_state(index, restored).verify_rest()
     assert found.value.code is ErrorCode.CHECKPOINT_CORRUPT

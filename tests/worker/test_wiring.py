@@ -36,6 +36,7 @@ from laminar_core.records.manifest import (
 )
 from laminar_core.worker.channels import CREDITS_PER_CHANNEL
 from laminar_core.worker.deployment import Deployment, RestoredState
+from laminar_core.worker.restored_part import RestoredPart
 from laminar_core.worker.wiring import Wiring, wire
 from tests.driver.hosts import WorkerLink
 from tests.plan.plans import SCHEMA, SOURCE, small_plan
@@ -80,13 +81,14 @@ class Bench:
             plan=small_plan(by),
             store_uri="memory://",
             address=CoordinatorAddress("ipc", "ipc:///x"),
-            restored=restored,
+            restored=None if restored is None else RestoredPart.whole(restored),
             claim_sha256=None,
             splits={"in": first_splits(SOURCE)},
             **options,
         )
         self.link, self.wiring = WorkerLink(), Wiring(me, GENERATION)
         self.link.reorder_max = reorder_max
+        deployment = list(deployment.of_workers())[me]
         state = RestoredState(deployment, me, open_job())
         wire(self.wiring, deployment, state, self.link, Listener(), ManualClock())
         self.source, self.sink = self.wiring.tasks

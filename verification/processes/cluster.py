@@ -72,8 +72,8 @@ class ProcessStage:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__, "laminar_core.connectors.kafka.reader"])
         self._workers: list[ForkServerProcess] = []
-        for index in range(deployment.parallelism):
-            worker = context.Process(target=run_worker, args=(deployment, index))
+        for index, own in enumerate(deployment.of_workers()):
+            worker = context.Process(target=run_worker, args=(own, index))
             worker.start()
             self._workers.append(worker)
         executor = ThreadPoolExecutor(1, "stage")

@@ -45,12 +45,17 @@ def _encoding() -> Iterator[Result]:
 
 
 def _bad_messages() -> Iterator[Result]:
-    """Decode JSON with one broken message in a hundred, and with broken messages only."""
+    """Decode JSON with a hundredth of the messages broken, or of another type, and with all broken."""
     rows = _payments()
     decoder = JsonFormat().decoder(rows.schema)
     good = JsonFormat().encoder(rows.schema).encode(rows).to_pylist()
     some = [m[:9] if n % BAD_EVERY == 0 else m for n, m in enumerate(good)]
     yield _decoded("json_1_percent_bad", decoder, pa.array(some))
+    other = [
+        m.replace(b'"amount":', b'"amount":"x","b":') if n % BAD_EVERY == 0 else m
+        for n, m in enumerate(good)
+    ]
+    yield _decoded("json_1_percent_of_another_type", decoder, pa.array(other))
     all_of_them = [message[:9] for message in good[:BAD_ROWS]]
     yield _decoded("json_all_bad", decoder, pa.array(all_of_them))
 

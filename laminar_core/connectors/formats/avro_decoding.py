@@ -92,6 +92,17 @@ class _AvroReader:
         del values
         return np.empty(0, np.int64)
 
+    def doubtful(self, values: pa.BinaryArray) -> list[int]:
+        """Messages that cannot be decoded."""
+        return [n for n, value in enumerate(values.to_pylist()) if not self._is_decoded(value)]
+
+    def _is_decoded(self, value: bytes) -> bool:
+        try:
+            self._decoded(value)
+        except MessageRefusedError:
+            return False
+        return True
+
     def examine(self, value: bytes) -> None:
         """Refuse what cannot be decoded, or does not fit its columns."""
         self.read_one(value)

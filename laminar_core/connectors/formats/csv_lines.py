@@ -122,8 +122,14 @@ class _CsvReader:
         self._columns = list(schema.names if options.columns is None else options.columns)
         _check_names(schema.names, self._columns)
         self._delimiter = options.delimiter.encode()
-        null = options.null_text.encode()
+        self._null = null = options.null_text.encode()
         self._last_line = b"\n" + self._delimiter.join([null] * len(self._columns)) + b"\n"
+        self._numbers = [
+            (self._columns.index(field.name), int if pa.types.is_integer(field.type) else float)
+            for field in schema
+            if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        ]
+        """Places of numbers in a line, and what reads them."""
         for field in schema:  # Refuse now what cannot be read later.
             self._check_type(field)
 
@@ -138,6 +144,24 @@ class _CsvReader:
             options = MatchSubstringOptions(_LINE_BREAK)
             suspects = suspects | call_function("match_substring_regex", [values], options)
         return np.flatnonzero(suspects)
+
+    def doubtful(self, values: pa.BinaryArray) -> list[int]:
+        """Messages with another number of values, or with a text in the place of a number."""
+        return [n for n, line in enumerate(values.to_pylist()) if not self._looks_right(line)]
+
+    def _looks_right(self, line: bytes) -> bool:
+        if b'"' in line:
+            return True  # It takes a parser to say.
+        texts = line.split(self._delimiter)
+        if len(texts) != len(self._columns):
+            return False
+        try:
+            for place, number in self._numbers:
+                if texts[place] != self._null:
+                    number(texts[place])
+        except ValueError:
+            return False
+        return True
 
     def examine(self, value: bytes) -> None:
         """Refuse a message with a line break, or with too few or too many values."""

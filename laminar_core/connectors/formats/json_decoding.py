@@ -25,7 +25,13 @@ import pyarrow as pa
 import pyarrow.json as pj
 from pyarrow.compute import MatchSubstringOptions, call_function
 
-from laminar_core.connectors.formats.json_text import check_fields, read_object, write
+from laminar_core.connectors.formats.json_text import (
+    check_fields,
+    looks_like,
+    plain_types,
+    read_object,
+    write,
+)
 from laminar_core.connectors.formats.json_types import converted, parsed_schema
 from laminar_core.connectors.formats.messages import (
     MESSAGE_BYTES_MAX,
@@ -89,6 +95,7 @@ class _JsonReader:
             unexpected_field_behavior="error" if refuse_unknown else "ignore",
         )
         self._can_be_infinite = _holds_floats(self._row)
+        self._plain = plain_types(self._row)
 
     def suspects(self, values: pa.BinaryArray) -> Indexes:
         """Messages that the parser might take for JSON although they are not."""
@@ -102,6 +109,11 @@ class _JsonReader:
             return np.empty(0, np.int64)
         options = MatchSubstringOptions("|".join(patterns))
         return np.flatnonzero(call_function("match_substring_regex", [values], options))
+
+    def doubtful(self, values: pa.BinaryArray) -> list[int]:
+        """Messages that Python's parser refuses, or with a value that its column cannot have."""
+        types = self._plain
+        return [n for n, value in enumerate(values.to_pylist()) if not looks_like(value, types)]
 
     def examine(self, value: bytes) -> None:
         """Let the exact parser look at it."""

@@ -12,6 +12,7 @@ a decimal keeps its digits.
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import NoReturn
 
 import numpy as np
@@ -25,6 +26,14 @@ DEPTH_MAX = 128
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
 _OPENING, _CLOSING = b"[{", b"]}"
 _NO_BRACKETS = bytes(set(range(256)) - set(_OPENING + _CLOSING))
+
+
+_PLAIN = (
+    (pa.types.is_boolean, (bool,)),
+    (pa.types.is_integer, (int,)),
+    (pa.types.is_floating, (int, float)),
+    (pa.types.is_string, (str,)),
+)
 
 
 class _Number(str):
@@ -71,6 +80,28 @@ def read_object(message: bytes) -> dict[str, object]:
             Defect.NOT_A_ROW, f"a row is an object, and this is {_kind(value)}"
         )
     return value
+
+
+def plain_types(fields: pa.StructType) -> dict[str, frozenset[type]]:
+    """Return what values ``looks_like`` expects, by the name of the field.
+
+    Fields of other types may have any value.
+    """
+    found: dict[str, frozenset[type]] = {}
+    for field in fields:
+        for holds, types in _PLAIN:
+            if holds(field.type):
+                found[field.name] = frozenset((*types, type(None)))
+    return found
+
+
+def looks_like(message: bytes, types: Mapping[str, frozenset[type]]) -> bool:
+    """Return whether a message seems to be an object with such fields, by a quick look."""
+    try:
+        fields = json.loads(message.decode())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(fields, dict) and all(type(fields.get(n)) in of for n, of in types.items())
 
 
 def _depth(data: bytes) -> int:

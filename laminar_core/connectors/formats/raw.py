@@ -84,6 +84,12 @@ class _RawReader:
         del values
         return np.empty(0, np.int64)
 
+    def doubtful(self, values: pa.BinaryArray) -> list[int]:
+        """Messages that are not UTF-8, where the column is a text."""
+        if not _is_text(self.schema):
+            return []
+        return [n for n, value in enumerate(values.to_pylist()) if not _is_utf8(value)]
+
     def examine(self, value: bytes) -> None:
         """Refuse what is not UTF-8, where the column is a text."""
         if _is_text(self.schema):
@@ -134,3 +140,11 @@ def _check(schema: pa.Schema) -> None:
             ErrorCode.WRONG_SCHEMA,
             f"the raw format is one column of bytes or text, not {', '.join(map(str, schema))}",
         )
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,13 +1,13 @@
 """Separate the messages that can be read from those that cannot, at the price of few reads.
 
 A reader of whole batches says that a batch has a bad message, not which one. So a refused batch is
-read again in two halves, down to single messages: a batch without bad messages costs one read, and
-each bad message about two reads for each halving. A read costs as much as a hundred
-messages, so a small batch is examined message by message before it is halved further: a flood of
-messages that are not of the format at all costs one examination each.
+read again in two halves. Once it is small, the reader looks at each message, quickly and not
+exactly, and those that look wrong are read alone. What is still refused then is halved down to
+single messages. So a batch without bad messages costs one read, a bad message that looks wrong one
+read, and any other about two reads for each halving.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +26,8 @@ from laminar_core.connectors.formats.messages import (
 BATCH_BYTES_MAX = 8 * 1024**2
 """Bytes of messages that are read at once, and one message more: larger reads are not faster."""
 
-_EXAMINED_AT_MOST = 64
+_LOOKED_AT_AT_MOST = 2_048
+"""Looking costs some microseconds per message, and a read that fails early costs little."""
 
 Indexes = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -41,6 +42,13 @@ class RowReader(Protocol):
 
     def suspects(self, values: pa.BinaryArray) -> Indexes:
         """Return the indexes of messages that ``read`` must not see before ``examine`` did."""
+        ...
+
+    def doubtful(self, values: pa.BinaryArray) -> Iterable[int]:
+        """Return the indexes of messages that look as if ``read`` refused them.
+
+        It is a guess. ``read``, for the message alone, and ``read_one`` decide.
+        """
         ...
 
     def examine(self, value: bytes) -> None:
@@ -76,7 +84,8 @@ def decode_rows(reader: RowReader, messages: Messages, message_bytes_max: int) -
     for indexes in admitted(messages.values, message_bytes_max, refusals):
         values = taken(messages.values, indexes)
         sieve = _Sieve(reader, refusals)
-        parts.extend(sieve.sift(*sieve.cleared(values, indexes, reader.suspects(values))))
+        suspects = sieve.refused(values, indexes, reader.suspects(values))
+        parts.extend(sieve.sift(*_without(values, indexes, suspects)))
     return assembled(messages, reader.schema, parts, refusals)
 
 
@@ -87,31 +96,16 @@ class _Sieve:
         self._reader = reader
         self._refusals = refusals
 
-    def cleared(
-        self,
-        values: pa.BinaryArray,
-        indexes: Indexes,
-        suspects: Iterable[int],
-        spared: Container[Defect] = (),
-    ) -> tuple[pa.BinaryArray, Indexes]:
-        """Return the messages without those suspects that are refused when they are examined.
-
-        Messages are not refused for a defect that is ``spared``.
-        """
-        cleared = np.ones(len(indexes), bool)
-        for at in suspects:
-            try:
-                self._reader.examine(values[int(at)].as_py())
-            except MessageRefusedError as refused:
-                if refused.defect not in spared:
-                    self._refusals[int(indexes[at])] = refused
-                    cleared[at] = False
-        if cleared.all():
-            return values, indexes
-        return values.filter(pa.array(cleared)), indexes[cleared]
+    def refused(
+        self, values: pa.BinaryArray, indexes: Indexes, suspects: Iterable[int]
+    ) -> list[int]:
+        """Return those suspects that are refused when they are examined."""
+        return [
+            at for at in suspects if not self._passes(values[int(at)].as_py(), int(indexes[at]))
+        ]
 
     def sift(
-        self, values: pa.BinaryArray, indexes: Indexes, *, examined: bool = False
+        self, values: pa.BinaryArray, indexes: Indexes, *, looked_at: bool = False
     ) -> Iterator[Accepted]:
         """Yield the rows of the messages that can be read, in their order."""
         count = len(indexes)
@@ -125,22 +119,42 @@ class _Sieve:
         if rows is not None:
             assert rows.num_rows == count
             yield Accepted(rows, indexes)
-        elif not examined and count <= _EXAMINED_AT_MOST:
-            # What cannot be examined may well be read: it is here because of a neighbour.
-            values, indexes = self.cleared(values, indexes, range(count), {Defect.TOO_DEEP})
-            if len(indexes) < count:
-                yield from self.sift(values, indexes, examined=True)
+        elif not looked_at and count <= _LOOKED_AT_AT_MOST:
+            bad = [
+                at
+                for at in self._reader.doubtful(values)
+                if not self._is_row(values.slice(at, 1), int(indexes[at]))
+            ]
+            if bad:
+                yield from self.sift(*_without(values, indexes, bad), looked_at=True)
             else:
-                yield from self._halves(values, indexes, examined=True)
+                yield from self._halves(values, indexes, looked_at=True)
         else:
-            yield from self._halves(values, indexes, examined=examined)
+            yield from self._halves(values, indexes, looked_at=looked_at)
 
     def _halves(
-        self, values: pa.BinaryArray, indexes: Indexes, *, examined: bool
+        self, values: pa.BinaryArray, indexes: Indexes, *, looked_at: bool
     ) -> Iterator[Accepted]:
         half = len(indexes) // 2
-        yield from self.sift(values.slice(0, half), indexes[:half], examined=examined)
-        yield from self.sift(values.slice(half), indexes[half:], examined=examined)
+        yield from self.sift(values.slice(0, half), indexes[:half], looked_at=looked_at)
+        yield from self.sift(values.slice(half), indexes[half:], looked_at=looked_at)
+
+    def _is_row(self, value: pa.BinaryArray, index: int) -> bool:
+        """Return whether one message can be read alone, and write down why it cannot."""
+        # An examination is cheaper than a read. What is too deep for it may be read all the same.
+        if not self._passes(value[0].as_py(), index, {Defect.TOO_DEEP}):
+            return False
+        return self._read(value) is not None or self._read_one(value, index) is not None
+
+    def _passes(self, value: bytes, index: int, spared: Container[Defect] = ()) -> bool:
+        """Examine a message; it is not refused for a defect that is ``spared``."""
+        try:
+            self._reader.examine(value)
+        except MessageRefusedError as refused:
+            if refused.defect not in spared:
+                self._refusals[index] = refused
+                return False
+        return True
 
     def _read(self, values: pa.BinaryArray) -> pa.RecordBatch | None:
         try:
@@ -156,6 +170,16 @@ class _Sieve:
         except MessageRefusedError as refused:
             self._refusals[index] = refused
             return None
+
+
+def _without(
+    values: pa.BinaryArray, indexes: Indexes, refused: Sequence[int]
+) -> tuple[pa.BinaryArray, Indexes]:
+    if not refused:
+        return values, indexes
+    kept = np.ones(len(indexes), bool)
+    kept[refused] = False
+    return values.filter(pa.array(kept)), indexes[kept]
 
 
 def admitted(

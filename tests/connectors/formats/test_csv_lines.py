@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from laminar_core.connectors.formats import csv_lines
 from laminar_core.connectors.formats.csv_lines import CsvFormat
 from laminar_core.connectors.formats.messages import Defect
 from laminar_core.errors import ConfigurationError
@@ -160,3 +161,22 @@ def test_what_changes_how_lines_are_read_is_in_the_description() -> None:
     formats = [CsvFormat(), CsvFormat(["v"]), CsvFormat(delimiter=";"), CsvFormat(null_text="NULL")]
     descriptions = [f.describe() for f in formats]
     assert all(descriptions.count(description) == 1 for description in descriptions)
+
+
+def test_few_bad_lines_are_told_apart_in_few_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: lines with too few values, or with a text for a number, are found at a quick look."""
+    reads = list[int]()
+    read = csv_lines._CsvReader.read
+
+    def counted(self: csv_lines._CsvReader, values: pa.BinaryArray) -> pa.RecordBatch:
+        reads.append(len(values))
+        return read(self, values)
+
+    monkeypatch.setattr(csv_lines._CsvReader, "read", counted)
+    lines = [f'"{n}",{n}'.encode() for n in range(500)] + [f"{n},{n}".encode() for n in range(500)]
+    lines[600], lines[700], lines[800] = b"alone", b"a,b", b"a,"
+    schema = pa.schema([("name", pa.string()), ("id", pa.int64())])
+    decoded = CsvFormat().decoder(schema).decode(messages(lines))
+    assert decoded.letters.column("defect").to_pylist() == ["not-a-row", "wrong-type"]
+    assert decoded.rows.num_rows == 998
+    assert [count for count in reads if count > 1] == [1_000, 998]

@@ -4,7 +4,13 @@ import pyarrow as pa
 import pytest
 
 from laminar_core.connectors.formats.json_decoding import JsonDecoder
-from laminar_core.connectors.formats.json_text import DEPTH_MAX, read_object, write
+from laminar_core.connectors.formats.json_text import (
+    DEPTH_MAX,
+    looks_like,
+    plain_types,
+    read_object,
+    write,
+)
 from laminar_core.connectors.formats.messages import Defect, MessageRefusedError
 from tests.connectors.formats.adversarial import messages
 
@@ -50,3 +56,36 @@ def test_a_message_is_written_with_the_fields_of_a_type_and_the_numbers_as_they_
         '{"id":1.50,"s":{"x":"\\u00e9\\ud800","l":[1E+2,-0]},"n":[{},null,[{}],true]}'
     )
     assert write(read_object(b'{"a":[{"b":1}]}'), None) == '{"a":[{"b":1}]}'
+
+
+@pytest.mark.parametrize(
+    ("message", "seems_right"),
+    [
+        (b'{"id":1,"at":1.5,"name":"a","yes":true,"more":[]}', True),
+        (b'{"at":1,"more":{"x":"any"},"other":7}', True),
+        (b'{"id":null}', True),
+        (b'{"id":"1"}', False),
+        (b'{"id":true}', False),
+        (b'{"name":1}', False),
+        (b'{"yes":0}', False),
+        (b'{"id":1', False),
+        (b'{"id":1}}', False),
+        (b'{"name":"\xff"}', False),
+        (b"[]", False),
+        (100_000 * b'{"a":', False),
+        (b'{"id":' + 10_000 * b"9" + b"}", False),
+    ],
+)
+def test_a_quick_look_sees_what_is_broken_and_what_has_another_type(
+    message: bytes, *, seems_right: bool
+) -> None:
+    row = pa.struct(
+        {
+            "id": pa.int64(),
+            "at": pa.float32(),
+            "name": pa.string(),
+            "yes": pa.bool_(),
+            "more": pa.list_(pa.int8()),
+        }
+    )
+    assert looks_like(message, plain_types(row)) is seems_right

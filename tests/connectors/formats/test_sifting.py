@@ -23,6 +23,10 @@ class Words:
     def suspects(self, values):
         return [n for n, value in enumerate(values.to_pylist()) if value.startswith(b"s")]
 
+    def doubtful(self, values):
+        """Those with ``?`` or ``~``; the latter are words all the same."""
+        return [n for n, value in enumerate(values.to_pylist()) if set(value) & set(b"?~")]
+
     def examine(self, value):
         if b"?" in value:
             raise MessageRefusedError(Defect.MALFORMED, "a question")
@@ -44,13 +48,17 @@ def messages(words: list[bytes | None]) -> Messages:
     return Messages(pa.array(words, pa.binary()), pa.array(range(len(words))))
 
 
-@given(st.lists(st.none() | st.sampled_from([b"a", b"s", b"?", b"s?", b"!", b"+", b"longer"])))
+@given(
+    st.lists(
+        st.none() | st.sampled_from([b"a", b"s", b"?", b"s?", b"!", b"+", b"~", b"~!", b"longer"])
+    )
+)
 def test_each_message_is_judged_by_itself(words: list[bytes | None]) -> None:
     decoded = decode_rows(Words(), messages(words), 5)
-    good = [n for n, w in enumerate(words) if w in (b"a", b"s", b"+")]
+    good = [n for n, w in enumerate(words) if w in (b"a", b"s", b"+", b"~")]
     assert decoded.origins.to_pylist() == good
     assert decoded.rows.column("word").to_pylist() == [words[n] for n in good]
-    why = {None: "no-value", b"longer": "too-large", b"!": "wrong-type"}
+    why = {None: "no-value", b"longer": "too-large", b"!": "wrong-type", b"~!": "wrong-type"}
     assert decoded.letters.column("defect").to_pylist() == [
         why.get(w, "malformed") for n, w in enumerate(words) if n not in good
     ]
@@ -61,9 +69,12 @@ def test_each_message_is_judged_by_itself(words: list[bytes | None]) -> None:
     [
         (1000 * [b"a"], 1),
         ([b"!", *(999 * [b"a"])], 2 * 9 + 1),
-        ([b"?", *(999 * [b"a"])], 2 * 4 + 2),
+        ([b"?", *(999 * [b"a"])], 2),
+        ([b"~!", *(999 * [b"a"])], 3),
+        ([b"!", *(999 * [b"~"])], 999 + 2 * 9 + 1),
         ([b"s?", *(999 * [b"a"])], 1),
-        (1000 * [b"?"], 31),
+        (1000 * [b"?"], 1),
+        ([b"?", *(4_999 * [b"a"])], 2 * 2 + 2),
         ([], 0),
     ],
 )

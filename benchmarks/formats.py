@@ -45,7 +45,7 @@ def _encoding() -> Iterator[Result]:
 
 
 def _bad_messages() -> Iterator[Result]:
-    """Decode JSON with a hundredth of the messages broken, or of another type, and with all broken."""
+    """Decode JSON with one message in a hundred broken or of another type, and with all broken."""
     rows = _payments()
     decoder = JsonFormat().decoder(rows.schema)
     good = JsonFormat().encoder(rows.schema).encode(rows).to_pylist()

@@ -173,7 +173,9 @@ def test_few_bad_lines_are_told_apart_in_few_reads(monkeypatch: pytest.MonkeyPat
         return read(self, values)
 
     monkeypatch.setattr(csv_lines._CsvReader, "read", counted)
-    lines = [f'"{n}",{n}'.encode() for n in range(500)] + [f"{n},{n}".encode() for n in range(500)]
+    lines: list[bytes | None] = [f'"{n}",{n}'.encode() for n in range(500)] + [
+        f"{n},{n}".encode() for n in range(500)
+    ]
     lines[600], lines[700], lines[800] = b"alone", b"a,b", b"a,"
     schema = pa.schema([("name", pa.string()), ("id", pa.int64())])
     decoded = CsvFormat().decoder(schema).decode(messages(lines))

@@ -35,6 +35,9 @@ SLOWNESS = (1, 10, 100)
 ROW_US = 1.0
 """Time of the slow operator per row at a slowness of 1."""
 BATCH_ROWS = 8_192
+SPLITS = 8
+INTERVAL = "500 milliseconds"
+STORE = dataset.ROOT / "store"
 CHECKPOINTS = 5
 """Number of measured checkpoints, after a first one with half-empty queues."""
 
@@ -99,24 +102,31 @@ def recovery() -> list[Result]:
 def _recovery_s(spark: SparkSession, mode: str) -> float:
     """Kill a worker after a checkpoint; in unaligned mode it holds full queues."""
     events: SimpleQueue[JobEvent] = SimpleQueue()
-    job = _start(spark, mode, RECOVERY_SLOWNESS, events)
+    job = start(spark, slow_pipeline(ROW_US * RECOVERY_SLOWNESS), mode, WORKERS, events)
     try:
-        pids = _next(events, WorkersRunning).pids
+        pids = next_event(events, WorkersRunning).pids
         for _ in range(CHECKPOINTS):
-            _next(events, CheckpointCompleted)
+            next_event(events, CheckpointCompleted)
         killed_ms = CLOCK.now_ms()
         os.kill(pids[0], signal.SIGKILL)
-        flowing = _next(events, DataFlowing)
+        flowing = next_event(events, DataFlowing)
     finally:
         job.cancel()
     return (flowing.time_ms - killed_ms) / 1000
 
 
-def _next(events: "SimpleQueue[JobEvent]", kind: type[E]) -> E:
+def next_event(events: "SimpleQueue[JobEvent]", kind: type[E]) -> E:
+    """Wait for the next event of this kind; others are left out."""
     return next(e for e in iter(events.get, None) if isinstance(e, kind))
 
 
-def slow_pipeline(row_us: float) -> Pipeline:
+def slow_pipeline(
+    row_us: float,
+    *,
+    batch_rows: int = BATCH_ROWS,
+    splits: int = SPLITS,
+    rows_per_second: float | None = None,
+) -> Pipeline:
     """Endless rows, dealt out to a map that sleeps ``row_us`` a row, then windows per key."""
 
     def slow(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -129,9 +139,11 @@ def slow_pipeline(row_us: float) -> Pipeline:
         "ts": EventTime(1_700_000_000_000_000, step_us=1_000),
     }
     p = Pipeline("backpressure")
-    rows = p.source("in", DatagenSource(fields, batch_rows=BATCH_ROWS)).watermark("ts")
+    source = DatagenSource(fields, batch_rows=batch_rows, splits=splits)
+    rows = p.source("in", source, rows_per_second=rows_per_second)
     return (
-        rows.rebalance()
+        rows.watermark("ts")
+        .rebalance()
         .map(slow, name="slow")
         .key_by("key")
         .window(windows.tumbling("1 hour"))
@@ -142,25 +154,31 @@ def slow_pipeline(row_us: float) -> Pipeline:
 
 def _durations_ms(spark: SparkSession, mode: str, slowness: int) -> list[float]:
     events: SimpleQueue[JobEvent] = SimpleQueue()
-    job = _start(spark, mode, slowness, events)
+    job = start(spark, slow_pipeline(ROW_US * slowness), mode, WORKERS, events)
     try:
-        durations = [_next(events, CheckpointCompleted).duration_ms for _ in range(CHECKPOINTS + 1)]
+        completed = [next_event(events, CheckpointCompleted) for _ in range(CHECKPOINTS + 1)]
     finally:
         job.cancel()
-    return durations[1:]
+    return [event.duration_ms for event in completed[1:]]
 
 
-def _start(
-    spark: SparkSession, mode: str, slowness: int, events: "SimpleQueue[JobEvent]"
+def start(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    mode: str,
+    workers: int,
+    events: "SimpleQueue[JobEvent]",
+    interval: str = INTERVAL,
 ) -> StreamingJob:
+    """Start a job in a new store, with checkpoints that are aligned or unaligned."""
     unaligned = UnalignedCheckpointConfig(
         enabled=mode == "unaligned", force_unaligned=mode == "unaligned"
     )
-    return slow_pipeline(ROW_US * slowness).start(
+    return pipeline.start(
         spark,
         checkpoint=CheckpointConfig(
-            str(dataset.fresh("store")), interval="500 milliseconds", unaligned=unaligned
+            str(dataset.fresh(STORE.name)), interval=interval, unaligned=unaligned
         ),
-        run=RunConfig(workers=WORKERS, restart=FixedDelay(attempts=1000)),
+        run=RunConfig(workers=workers, restart=FixedDelay(attempts=1000)),
         listener=events.put,
     )

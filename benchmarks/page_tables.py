@@ -99,6 +99,25 @@ TABLES = {
         },
         corner="a worker's in-flight data",
     ),
+    "workers": Table(
+        "workers",
+        {f"{workers} workers": f"{workers}" for workers in (2, 4, 8, 16)},
+        {"aligned, ms": "workers_aligned_{}", "unaligned, ms": "workers_unaligned_{}"},
+        corner="a checkpoint",
+        picture="A checkpoint of more and more workers",
+    ),
+    "workers-requests": Table(
+        "workers",
+        {f"{workers} workers": f"{workers}" for workers in (2, 4, 8, 16)},
+        {
+            "aligned": "workers_aligned_{}_puts",
+            "unaligned": "workers_unaligned_{}_puts",
+            "of these, for data in flight": "workers_unaligned_{}_inflight_files",
+            "if each queue had a file": "workers_unaligned_{}_queues",
+            "bytes in flight": "workers_unaligned_{}_inflight_bytes",
+        },
+        corner="PUT requests of a checkpoint",
+    ),
     "manifest-size": Table(
         "manifest-size",
         {

@@ -25,6 +25,7 @@ from benchmarks import (
     ten_operators,
     transports,
     unaligned,
+    worker_growth,
 )
 from benchmarks.machine import this_machine
 from benchmarks.measuring import Benchmark, Tell, measure
@@ -61,6 +62,7 @@ _ALL = {
         Benchmark("state", state.state),
         Benchmark("payments", payments.throughput),
         Benchmark("backpressure", backpressure.checkpoints),
+        Benchmark("workers", worker_growth.workers),
         Benchmark("unaligned-recovery", backpressure.recovery),
         Benchmark("worker-recovery", recovery.worker),
         Benchmark("driver-recovery", recovery.driver),

@@ -78,7 +78,6 @@ class Division:
     def __init__(self, whole: RestoredPart, plan: Plan, parallelism: int) -> None:
         self._whole = whole
         self._plan = plan
-        self._parallelism = parallelism
         self._files = {file.path: file for file in whole.inflight_files}
         self._rescaling: Rescaling | None = None
         if whole.workers != parallelism:
@@ -100,10 +99,10 @@ class Division:
         self._alignment: defaultdict[int, list[AlignmentEntry]] = defaultdict(list)
         for aligned in whole.alignment:
             self._alignment[aligned.subtask_index].append(aligned)
+        changed = whole.alignment if self._rescaling is not None else ()
         self._without_channels = [
             aligned.model_copy(update={"channels": (), "slowest_channels": ()})
-            for aligned in whole.alignment
-            if self._rescaling is not None
+            for aligned in changed
         ]
 
     def of_worker(self, worker: int) -> RestoredPart:

@@ -36,7 +36,7 @@ from laminar_core.connectors.formats.messages import (
     Messages,
 )
 from laminar_core.connectors.formats.schema_registry import Schemas, SchemaText
-from laminar_core.connectors.formats.sifting import Indexes, decode_rows
+from laminar_core.connectors.formats.sifting import Indexes, decode_rows, refused_by
 from laminar_core.errors import ConfigurationError, ErrorCode
 
 MAGIC = b"\x00"
@@ -94,14 +94,7 @@ class _AvroReader:
 
     def doubtful(self, values: pa.BinaryArray) -> list[int]:
         """Messages that cannot be decoded."""
-        return [n for n, value in enumerate(values.to_pylist()) if not self._is_decoded(value)]
-
-    def _is_decoded(self, value: bytes) -> bool:
-        try:
-            self._decoded(value)
-        except MessageRefusedError:
-            return False
-        return True
+        return refused_by(self._decoded, values)
 
     def examine(self, value: bytes) -> None:
         """Refuse what cannot be decoded, or does not fit its columns."""

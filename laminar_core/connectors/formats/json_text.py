@@ -27,13 +27,13 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
 _OPENING, _CLOSING = b"[{", b"]}"
 _NO_BRACKETS = bytes(set(range(256)) - set(_OPENING + _CLOSING))
 
-
 _PLAIN = (
     (pa.types.is_boolean, (bool,)),
     (pa.types.is_integer, (int,)),
     (pa.types.is_floating, (int, float)),
     (pa.types.is_string, (str,)),
 )
+"""Types of columns whose values are recognised by the type that Python's parser gives them."""
 
 
 class _Number(str):
@@ -83,9 +83,9 @@ def read_object(message: bytes) -> dict[str, object]:
 
 
 def plain_types(fields: pa.StructType) -> dict[str, frozenset[type]]:
-    """Return what values ``looks_like`` expects, by the name of the field.
+    """Return the types that ``looks_like`` expects of values, by the name of the field.
 
-    Fields of other types may have any value.
+    Dates, decimals and nested values are missing: a text or a number may be one of them.
     """
     found: dict[str, frozenset[type]] = {}
     for field in fields:

@@ -12,7 +12,7 @@ from laminar_core.connectors.formats.messages import (
     MessageRefusedError,
     Messages,
 )
-from laminar_core.connectors.formats.sifting import Indexes, decode_rows
+from laminar_core.connectors.formats.sifting import Indexes, decode_rows, refused_by
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.base import JsonObject
 
@@ -88,7 +88,7 @@ class _RawReader:
         """Messages that are not UTF-8, where the column is a text."""
         if not _is_text(self.schema):
             return []
-        return [n for n, value in enumerate(values.to_pylist()) if not _is_utf8(value)]
+        return refused_by(self.examine, values)
 
     def examine(self, value: bytes) -> None:
         """Refuse what is not UTF-8, where the column is a text."""
@@ -140,11 +140,3 @@ def _check(schema: pa.Schema) -> None:
             ErrorCode.WRONG_SCHEMA,
             f"the raw format is one column of bytes or text, not {', '.join(map(str, schema))}",
         )
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -7,7 +7,7 @@ single messages. So a batch without bad messages costs one read, a bad message t
 read, and any other about two reads for each halving.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,8 +26,9 @@ from laminar_core.connectors.formats.messages import (
 BATCH_BYTES_MAX = 8 * 1024**2
 """Bytes of messages that are read at once, and one message more: larger reads are not faster."""
 
-_LOOKED_AT_AT_MOST = 2_048
-"""Looking costs some microseconds per message, and a read that fails early costs little."""
+_LOOK_AT_MOST = 2_048
+"""Messages of a refused batch that are looked at. With more of them a look costs more than halving:
+each message takes some microseconds, and a read ends at the first bad one."""
 
 Indexes = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -119,7 +120,7 @@ class _Sieve:
         if rows is not None:
             assert rows.num_rows == count
             yield Accepted(rows, indexes)
-        elif not looked_at and count <= _LOOKED_AT_AT_MOST:
+        elif not looked_at and count <= _LOOK_AT_MOST:
             bad = [
                 at
                 for at in self._reader.doubtful(values)
@@ -170,6 +171,19 @@ class _Sieve:
         except MessageRefusedError as refused:
             self._refusals[index] = refused
             return None
+
+
+def refused_by(judge: Callable[[bytes], object], values: pa.BinaryArray) -> list[int]:
+    """Return the indexes of messages for which ``judge`` raises MessageRefusedError."""
+
+    def is_refused(value: bytes) -> bool:
+        try:
+            judge(value)
+        except MessageRefusedError:
+            return True
+        return False
+
+    return [n for n, value in enumerate(values.to_pylist()) if is_refused(value)]
 
 
 def _without(

@@ -24,7 +24,7 @@ class Words:
         return [n for n, value in enumerate(values.to_pylist()) if value.startswith(b"s")]
 
     def doubtful(self, values):
-        """Those with ``?`` or ``~``; the latter are words all the same."""
+        """Suspect ``?``, which is refused, and ``~``, which can be read."""
         return [n for n, value in enumerate(values.to_pylist()) if set(value) & set(b"?~")]
 
     def examine(self, value):

@@ -1,4 +1,8 @@
-"""CPU time of the coordinator for a checkpoint of 5,000 subtasks."""
+"""CPU time of the coordinator for a checkpoint: of 5,000 subtasks, and of up to 1,000 workers.
+
+With *w* workers an exchange has *w*² channels, and the acknowledgements have an event time for each
+of them.
+"""
 
 import statistics
 from collections import deque
@@ -38,13 +42,15 @@ from laminar_core.protocol.coordinator_events import (
 )
 from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import Actor
-from laminar_core.records.manifest import SubtaskEntry
+from laminar_core.records.manifest import AlignmentEntry, ChannelEntry, SubtaskEntry
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.claims import Claimant
 from laminar_core.store.owner import this_process
 
 SUBTASKS = 5_000
+WORKERS = (16, 64, 256, 1_000)
 TARGET_S = 1.0
+_TIME_US = 1_700_000_000_000_000
 REPEATS = 5
 
 P = ParamSpec("P")
@@ -57,6 +63,22 @@ def coordination() -> list[Result]:
         Result("coordinator_machine_5k", _median_cpu_s(_machine), "s CPU", "lower", TARGET_S),
         Result("coordinator_5k_one_worker_each", _cpu_of(SUBTASKS, 1), "s CPU", "lower", TARGET_S),
         Result("coordinator_5k_50_workers", _cpu_of(50, 100), "s CPU", "lower", TARGET_S),
+    ]
+
+
+def coordination_growth() -> list[Result]:
+    """CPU of the coordinator, and bytes that it gets, for a checkpoint of 16 to 1,000 workers."""
+    return [result for workers in WORKERS for result in growth_of(workers)]
+
+
+def growth_of(workers: int) -> list[Result]:
+    """Return the figures of one exchange between so many workers."""
+    cluster = _Cluster(workers, 2, channels=True)
+    cpu_s = cluster.checkpoint_cpu_s()
+    name = f"coordinator_{workers}_workers"
+    return [
+        Result(name, cpu_s, "s CPU", "lower"),
+        Result(f"{name}_acknowledgement", cluster.acknowledgement_bytes, "bytes", "lower"),
     ]
 
 
@@ -124,8 +146,11 @@ class _Link:
 class _Cluster:
     """One real coordinator, and so many workers as it sees them."""
 
-    def __init__(self, workers: int, vertices: int) -> None:
+    def __init__(self, workers: int, vertices: int, *, channels: bool = False) -> None:
         self._workers = workers
+        self._with_channels = channels
+        self.acknowledgement_bytes = 0
+        """The length of the last acknowledgement."""
         pipeline = Pipeline("scale")
         stream = pipeline.source("in", DatagenSource({"n": Sequence()}, rows=1))
         for _ in range(vertices - 1):
@@ -148,6 +173,7 @@ class _Cluster:
             claim_sha256=None,
         )
         self._operators = plan.operator_ids()
+        self._edge = plan.edges[0]
         background = Background(inline, inline, inline, inline, inline, inline, inline)
         self._coordinator = Coordinator(parts, self._link, background, ManualClock(), NOBODY)
         self._sequence = 0
@@ -171,7 +197,9 @@ class _Cluster:
     def _say(self, message: Callable[[int], ToCoordinator]) -> None:
         for worker in range(self._workers):
             numbers = {"sequence": self._sequence, "confirmed": self._link.heard_count}
-            self._link.arrived.append(encode(message(worker).model_copy(update=numbers)))
+            said = encode(message(worker).model_copy(update=numbers))
+            self._link.arrived.append(said)
+            self.acknowledgement_bytes = len(said)
         self._sequence += 1
 
     def _register(self, worker: int) -> ToCoordinator:
@@ -205,5 +233,24 @@ class _Cluster:
             worker=worker,
             checkpoint_id=self._link.triggered,
             entries=entries,
-            alignment=(),
+            alignment=self._alignment(worker) if self._with_channels else (),
+        )
+
+    def _alignment(self, worker: int) -> tuple[AlignmentEntry, ...]:
+        """Return the event time of each channel: another one for each sender."""
+        channels = tuple(
+            ChannelEntry(input_id=sender, watermark_us=_TIME_US + 1_000 * sender, idle=False)
+            for sender in range(self._workers)
+        )
+        return tuple(
+            AlignmentEntry(
+                vertex_id=vertex_id,
+                subtask_index=worker,
+                mode="aligned",
+                start_delay_ms=1.5,
+                alignment_ms=3.25,
+                watermark_us=_TIME_US,
+                channels=channels if vertex_id == self._edge.downstream else (),
+            )
+            for vertex_id in (self._edge.upstream, self._edge.downstream)
         )

@@ -118,6 +118,36 @@ TABLES = {
         },
         corner="PUT requests of a checkpoint",
     ),
+    "connections": Table(
+        "connections",
+        {f"{workers:,} workers": f"{workers}" for workers in (16, 64, 256, 1_000)},
+        {
+            "open files": "connections_{}_workers_open_files",
+            "memory, bytes per peer": "connections_{}_workers_memory",
+            "handshake, ms of CPU per peer, both ends": "connections_{}_workers_handshake",
+        },
+        corner="a worker's connections",
+    ),
+    "coordination-growth": Table(
+        "coordination-growth",
+        {f"{workers:,} workers": f"{workers}" for workers in (16, 64, 256, 1_000)},
+        {
+            "CPU of the coordinator, s": "coordinator_{}_workers",
+            "an acknowledgement, bytes": "coordinator_{}_workers_acknowledgement",
+        },
+        corner="an aligned checkpoint, one exchange",
+    ),
+    "simulated-workers": Table(
+        "simulated-workers",
+        {f"{workers} workers": f"{workers}" for workers in (2, 4, 8, 16, 32, 64)},
+        {
+            "checkpoints": "simulated_{}_workers_checkpoints",
+            "PUT requests of all workers, per checkpoint": "simulated_{}_workers_puts",
+            "longest manifest, bytes": "simulated_{}_workers_manifest",
+            "CPU of the simulation, s": "simulated_{}_workers_simulation",
+        },
+        corner="a simulated job",
+    ),
     "manifest-size": Table(
         "manifest-size",
         {

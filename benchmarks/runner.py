@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from benchmarks import (
     aggregation,
     backpressure,
+    connections,
     coordination,
     formats,
     hot_key,
@@ -19,6 +20,7 @@ from benchmarks import (
     micro,
     payments,
     recovery,
+    simulated_workers,
     small,
     state,
     storage,
@@ -36,6 +38,9 @@ _ALL = {
     for benchmark in (
         Benchmark("alignment", micro.alignment),
         Benchmark("coordination", coordination.coordination),
+        Benchmark("coordination-growth", coordination.coordination_growth),
+        Benchmark("connections", connections.connections),
+        Benchmark("simulated-workers", simulated_workers.simulated_workers),
         Benchmark("wire", micro.wire),
         Benchmark("transports", transports.transports),
         Benchmark("aggregation", micro.aggregation),

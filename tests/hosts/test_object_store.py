@@ -1,59 +1,47 @@
-"""Checkpoints go to an S3 server on a host of its own, which is away for a while."""
+"""Checkpoints, input and output are in a bucket of an S3 server on a host of its own."""
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from tests.hosts.conftest import SparkHosts
-from tests.objectstore.s3_servers import ACCESS_KEY, SECRET_KEY, environment
-from verification.hosts.answer import prepare
-from verification.hosts.driver_events import Reaction, flow_times
-from verification.hosts.network import Network
-from verification.hosts.spark_cluster import environment_of
+from tests.hosts.s3_host import HOST, S3Host
+from tests.objectstore.s3_servers import environment
+from verification.hosts.answer import prepare, prepare_loop
+from verification.hosts.driver_events import JsonEvent, Reaction, flow_times
+from verification.hosts.faults import FaultKind, Faults
 from verification.hosts.stream import Stream
-from verification.hosts.waiting import wait_until
 
-ROWS = 150_000
-PORT, BUCKET = 9000, "laminar"
+ROWS, LOOP_ROWS = 150_000, 60_000
 AWAY_S = 20
-MAKE_BUCKET = f"""
-from boto3.session import Session
-session = Session({ACCESS_KEY!r}, {SECRET_KEY!r}, region_name="us-east-1")
-session.client("s3", endpoint_url="http://127.0.0.1:{PORT}").create_bucket(Bucket={BUCKET!r})
-"""
+DRIVERS = ("d2", "d")
 
 
-def start_s3(network: Network, python: str) -> str:
-    """Start the server on host s, and return the URI of a store in it."""
-    network.add("s")
-    at = network["s"]
-    own = {"BIND_HOST": "0.0.0.0", "GATEWAY_PORT": str(PORT), "SERVICES": "s3"}
-    log = network.folder / "s3.log"
-    at.start(python, "-m", "ministack", log=log, environment=environment_of(at.address) | own)
-    wait_until("the S3 server", lambda: f":{PORT}" in at.run("ss", "-tln"), log.read_text)
-    at.run(python, "-c", MAKE_BUCKET)
-    return f"s3://{BUCKET}/hosts?endpoint_url=http://{at.address}:{PORT}"
+@pytest.fixture(scope="module")
+def s3(spark_hosts: SparkHosts) -> S3Host:
+    """The server, once for both tests."""
+    return S3Host(spark_hosts.network)
 
 
 @pytest.mark.nightly
 def test_a_store_that_is_away_delays_checkpoints_and_no_rows(
-    spark_hosts: SparkHosts, note: Callable[[str, Reaction], None]
+    spark_hosts: SparkHosts, s3: S3Host, note: Callable[[str, Reaction], None]
 ) -> None:
     network = spark_hosts.network
     folder = network.folder / "object-store"
     folder.mkdir()
-    store = start_s3(network, sys.executable)
     keys = environment(folder)
     answer = prepare(folder, ROWS)
-    stream = Stream(network, spark_hosts.cluster.url, answer, store, environment=keys)
+    master, store = spark_hosts.cluster.url, s3.uri("checkpoints")
+    stream = Stream(network, master, answer, store, environment=keys)
     since_ms = stream.now_ms()
     stream.start("d2")
     stream.wait_for_rows("the first rows", since_ms)
     away_ms = stream.now_ms()
-    network.unplug("s")
+    network.unplug(HOST)
     stream.pause(AWAY_S)
-    network.plug("s")
+    network.plug(HOST)
     back_ms = stream.now_ms()
     stream.wait_for_rows("checkpoints in the store that is back", back_ms)
     found = stream.reaction(away_ms)
@@ -61,4 +49,39 @@ def test_a_store_that_is_away_delays_checkpoints_and_no_rows(
     assert found.generations == 0
     in_order = sorted(stream.events, key=lambda event: event["time_ms"])
     assert [at for at in flow_times(in_order) if away_ms + 2_000 < at < back_ms]
-    assert stream.finish("d2") == len(answer.rows)
+    assert stream.finish("d2") == answer.count
+
+
+@pytest.mark.nightly
+def test_a_loop_needs_no_shared_folder_and_restores_what_is_in_flight(
+    spark_hosts: SparkHosts, s3: S3Host
+) -> None:
+    """Its barriers overtake from the start; an executor dies while rows are on their way back."""
+    network = spark_hosts.network
+    folder = network.folder / "loop"
+    folder.mkdir()
+    answer = replace(prepare_loop(folder, LOOP_ROWS), bucket=s3.uri("loop"))
+    s3.upload(answer.input, "loop/input")
+    stream = Stream(
+        network,
+        spark_hosts.cluster.url,
+        answer,
+        s3.uri("loop/checkpoints"),
+        options=["--unaligned"],
+        environment=environment(folder),
+    )
+    since_ms = stream.now_ms()
+    stream.start("d2")
+    stream.wait_for_rows("the first rows", since_ms)
+    found = Faults(spark_hosts.cluster, stream, DRIVERS).hit(FaultKind.EXECUTOR_KILLED)
+    assert found.generations >= 1
+    stream.finish_unseen("d2")
+    assert {event["mode"] for event in _completed(stream.events)} >= {"unaligned"}
+    assert any(event["inflight_rows"] for event in _completed(stream.events))
+    assert not answer.output.exists(), "it is in the bucket only"
+    s3.download("loop/output", answer.output)
+    assert answer.check() == LOOP_ROWS
+
+
+def _completed(events: Sequence[JsonEvent]) -> list[JsonEvent]:
+    return [event for event in events if event["event"] == "checkpoint-completed"]

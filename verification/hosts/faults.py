@@ -20,6 +20,10 @@ class FaultKind(StrEnum):
     """Two hosts with workers hear nothing of each other for some seconds."""
     RESET = "reset"
     """Their connections are reset while frames are under way."""
+    DRIVER_CUT = "driver-cut"
+    """The driver's host and one with a worker hear nothing of each other for some seconds."""
+    DRIVER_RESET = "driver-reset"
+    """Their connections are reset, Spark's own among them: it ends the executor then."""
     EXECUTOR_KILLED = "executor-killed"
     """The executors of one host die (SIGKILL)."""
     FROZEN_HOST = "frozen-host"
@@ -61,11 +65,14 @@ class Faults:
             seconds: the duration of a cut.
 
         Raises:
-            HostsError: the stream is not well again, or rows are wrong or doubled.
+            HostsError: the stream is not well again, rows are wrong or doubled, or there is no
+                link between two workers to hit.
         """
         acts: dict[FaultKind, Callable[[], int]] = {
-            FaultKind.SILENT_CUT: lambda: self._cut(seconds),
-            FaultKind.RESET: self._reset,
+            FaultKind.SILENT_CUT: lambda: self._cut(self._workers(), seconds),
+            FaultKind.RESET: lambda: self._reset(self._workers()),
+            FaultKind.DRIVER_CUT: lambda: self._cut(self._driver_and(victim), seconds),
+            FaultKind.DRIVER_RESET: lambda: self._reset(self._driver_and(victim)),
             FaultKind.EXECUTOR_KILLED: lambda: self._kill_executor(self._host_of(victim)),
             FaultKind.FROZEN_HOST: lambda: self._freeze(self._host_of(victim)),
             FaultKind.POWER_CUT: lambda: self._cut_power(self._host_of(victim)),
@@ -82,13 +89,26 @@ class Faults:
         hosts = self._stream.worker_hosts
         return hosts[worker % len(hosts)]
 
-    def _pair(self) -> tuple[str, str]:
-        """Return two hosts with workers; if there is only one, the driver's is the other."""
-        hosts = [*dict.fromkeys(self._stream.worker_hosts), self._stream.driver.host.name]
-        return hosts[0], hosts[1]
+    def possible(self, kind: FaultKind) -> FaultKind:
+        """Return the fault, or the one of the driver's link if one host has all workers."""
+        if len(set(self._stream.worker_hosts)) > 1:
+            return kind
+        of_driver = {
+            FaultKind.SILENT_CUT: FaultKind.DRIVER_CUT,
+            FaultKind.RESET: FaultKind.DRIVER_RESET,
+        }
+        return of_driver.get(kind, kind)
 
-    def _cut(self, seconds: float) -> int:
-        pair = self._pair()
+    def _workers(self) -> tuple[str, str]:
+        one, *others = dict.fromkeys(self._stream.worker_hosts)
+        if not others:
+            raise HostsError(f"all workers are on {one}, so there is no link between two hosts")
+        return one, others[0]
+
+    def _driver_and(self, worker: int) -> tuple[str, str]:
+        return self._stream.driver.host.name, self._host_of(worker)
+
+    def _cut(self, pair: tuple[str, str], seconds: float) -> int:
         since_ms = self._stream.now_ms()
         self._network.cut(*pair)
         self._stream.pause(seconds)
@@ -96,9 +116,8 @@ class Faults:
         self._well("a cut", self._stream.now_ms())
         return since_ms
 
-    def _reset(self) -> int:
+    def _reset(self, pair: tuple[str, str]) -> int:
         """Without the cut before it, nothing might be under way at that moment."""
-        pair = self._pair()
         since_ms = self._stream.now_ms()
         self._network.cut(*pair)
         self._stream.pause(1.5)

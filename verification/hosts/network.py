@@ -5,6 +5,7 @@ address of no host: frames go to the switch and are lost, without an error at ei
 a firewall that drops.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -104,6 +105,22 @@ class Network:
     def plug(self, name: str) -> None:
         """Put the cable back."""
         self._run_switch(f"link set {_port(name)} up")
+
+    def narrow(self, name: str, megabit_per_second: float) -> None:
+        """Let a host send so much at most; what comes faster is dropped, as in a full switch.
+
+        Few kernels of containers can lose packets at random; nearly all can drop them so.
+        """
+        rate = f"rate {megabit_per_second:g}mbit burst 8kb latency 5ms"
+        self[name].run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", *rate.split())
+
+    def widen(self, name: str) -> int:
+        """Undo ``narrow``; return how many packets were dropped."""
+        said = self[name].run("tc", "-s", "qdisc", "show", "dev", "eth0")
+        self[name].run("tc", "qdisc", "delete", "dev", "eth0", "root")
+        found = re.search(r"dropped (\d+)", said)
+        assert found is not None, said
+        return int(found[1])
 
     def reset(self, one: str, other: str) -> int:
         """Reset all connections between two hosts; return how many ends were closed."""

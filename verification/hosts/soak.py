@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -70,7 +70,8 @@ class Figures:
         }
 
     def _summary(self, kind: FaultKind) -> dict[str, Any]:
-        times = [found.standstill_ms for hit, found in self.hits if hit.kind is kind]
+        reactions = [found for hit, found in self.hits if hit.kind is kind]
+        times = [found.standstill_ms for found in reactions]
         if not times:
             return {"count": 0}
         middle = round(median(times))
@@ -78,6 +79,7 @@ class Figures:
             "count": len(times),
             "standstill_median_ms": middle,
             "standstill_max_ms": max(times),
+            "generations_ended": sum(found.code is not None for found in reactions),
         }
 
 
@@ -150,9 +152,10 @@ def _run(folder: Path, figures: Figures, minutes: float) -> Iterator[tuple[Hit, 
         stream.wait_for_rows("the first rows", since_ms)
         faults = Faults(cluster, stream, DRIVER_HOSTS)
         began_ms = clock.monotonic_ms()
-        for hit in draw(figures.seed):
+        for drawn in draw(figures.seed):
             if clock.monotonic_ms() - began_ms >= minutes * _MINUTE_MS:
                 break
+            hit = replace(drawn, kind=faults.possible(drawn.kind))
             found = faults.hit(hit.kind, victim=hit.victim, seconds=hit.seconds)
             figures.hits.append((hit, found))
             figures.duration_ms = clock.monotonic_ms() - began_ms

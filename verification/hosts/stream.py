@@ -1,4 +1,4 @@
-"""A payments job with drivers on hosts: one after the other, each with its events in a file."""
+"""A job with drivers on hosts: one after the other, each with its events in a file."""
 
 import signal
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from laminar_core.host.clock import SystemClock
-from verification.hosts.answer import PaymentsAnswer
+from verification.hosts.answer import Answer
 from verification.hosts.driver_events import EventLog, JsonEvent, Reaction, reaction
 from verification.hosts.host import Host
 from verification.hosts.network import Network
@@ -83,7 +83,7 @@ class Stream:
 
     Args:
         network: the hosts.
-        master: the address of Spark's master.
+        master: the address of Spark's master; empty: an option has it.
         answer: input, output and what must be in it.
         store: where the checkpoints are; a directory that all hosts see, or a URI.
         options: more words for ``laminar run``.
@@ -94,8 +94,9 @@ class Stream:
         self,
         network: Network,
         master: str,
-        answer: PaymentsAnswer,
+        answer: Answer,
         store: str,
+        *,
         options: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -144,10 +145,11 @@ class Stream:
         spark |= {f"spark.executorEnv.{k}": v for k, v in self._environment.items()}
         answer = self.answer
         return [
-            *(sys.executable, "-m", "laminar_core.cli", "run", "jobs/payments.py", "--json"),
-            *("--set", f"input={answer.input}", "--set", f"output={answer.output}"),
+            *(sys.executable, "-m", "laminar_core.cli", "run", answer.program, "--json"),
+            *("--set", f"input={answer.input_uri}", "--set", f"output={answer.output_uri}"),
             *("--set", f"rows_per_second={rows_per_second}", "--store", self._store),
-            *("--master", self._master, "--workers", str(workers)),
+            *(("--master", self._master) if self._master else ()),
+            *("--workers", str(workers)),
             *("--checkpoint-interval", "500 milliseconds", "--restarts", "50"),
             *("--silence-timeout", "8 seconds", "--start-timeout", "1 minute"),
             *(word for name, value in spark.items() for word in ("--conf", f"{name}={value}")),
@@ -202,10 +204,18 @@ class Stream:
         Raises:
             HostsError: the job does not end, or its output is not exact.
         """
+        self.finish_unseen(host, *options, workers=workers)
+        return self.answer.check()
+
+    def finish_unseen(self, host: str, *options: str, workers: int = 2) -> None:
+        """Read the rest of the input; the output is where only hosts can read it.
+
+        Raises:
+            HostsError: the job does not end.
+        """
         if self.drivers and not self.driver.has_ended:
             self.stop()
         driver = self.start(host, *options, workers=workers, rows_per_second=FAST)
         wait_until("the end of the input", lambda: driver.has_ended, driver.said)
         if driver.exit_code != 0 or driver.newest("finished") is None:
             raise HostsError(f"the job did not finish; {driver.said()}")
-        return self.answer.check()

@@ -134,6 +134,17 @@ def test_a_reset_ends_connections_at_both_ends(network: Network, asker: Asker) -
     assert network.reset("one", "two") == 0
 
 
+def test_a_narrow_host_loses_what_it_sends_too_fast(network: Network, asker: Asker) -> None:
+    burst = "import socket\ns = socket.socket(type=socket.SOCK_DGRAM)\n"
+    burst += "for _ in range(200): s.sendto(bytes(1000), ('two', 9))"
+    network.narrow("one", 1)
+    try:
+        network["one"].run(sys.executable, "-c", burst)
+    finally:
+        assert network.widen("one") > 0
+    asker.expect_answers()
+
+
 def test_a_host_without_power_says_nothing_and_boots_anew(network: Network, tmp_path: Path) -> None:
     asker = Asker(network, "one", "two", tmp_path / "log")
     network.power_off("two")

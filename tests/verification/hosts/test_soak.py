@@ -30,7 +30,8 @@ def test_figures_have_the_median_and_the_longest_standstill_of_each_kind() -> No
     assert (found["seed"], found["minutes"], found["faults"]) == (7, 1.5, 3)
     assert (found["exact_rows"], found["problem"]) == (12, None)
     assert found["kinds"]["reset"] == {
-        "count": 3, "standstill_median_ms": 4_000, "standstill_max_ms": 9_000
+        "count": 3, "standstill_median_ms": 4_000, "standstill_max_ms": 9_000,
+        "generations_ended": 3,
     }  # fmt: skip
     assert found["kinds"]["power-cut"] == {"count": 0}
     assert found["hits"][2]["kind"] == "reset"

@@ -21,6 +21,7 @@ from laminar_core.spark.class_archive import SILENT, archive_name, find_archive
 from laminar_core.spark.jvm import ensure_java
 from laminar_core.spark.quiet import JAVA_OPTIONS
 from laminar_core.spark.session import FAST_START, open_session
+from laminar_core.spark.warm_up import warm_up
 
 END_MAX_S = 120
 """How long a JVM may take to write its archive; two seconds are usual."""
@@ -70,8 +71,8 @@ def _written(scratch: Path) -> Path:
 
 def _work(spark: SparkSession, rows: Path) -> None:
     """Load the classes that jobs and queries of theirs need: stages with Python, SQL, Parquet."""
-    stage = spark.range(0, 2, 1, 2).mapInArrow(_nothing, "id long", barrier=True)
-    stage.toArrow()
+    warm_up(spark, 2)
+    spark.range(0, 2, 1, 2).mapInArrow(_nothing, "id long", barrier=True).toArrow()
     spark.range(100).selectExpr("id % 3 as key", "id").write.parquet(str(rows))
     spark.read.parquet(str(rows)).where("id > 1").groupBy("key").count().orderBy("key").toArrow()
 

@@ -22,6 +22,9 @@ from laminar_core.spark.quiet import JAVA_OPTIONS
 SILENT = "-Xlog:cds*=off"
 """Java comments on archives on standard output, which belongs to the program."""
 
+_MADE_BY_WORK = 2
+"""Higher when ``archive_making`` loads other classes, so that an older archive is made anew."""
+
 
 def with_archive(conf: Mapping[str, str], java_home: Path) -> dict[str, str]:
     """Return ``conf`` with the archive for this Java and this Spark, if there is one.
@@ -42,8 +45,8 @@ def find_archive(name: str) -> Path | None:
 
 
 def archive_name(java_home: Path) -> str:
-    """Return the name of the archive for this Java and this Spark."""
-    return name_for("spark", java_home, Path(_find_spark_home()) / "jars")
+    """Return the name of the archive for this Java, this Spark, and what was done to make it."""
+    return name_for(f"spark-{_MADE_BY_WORK}", java_home, Path(_find_spark_home()) / "jars")
 
 
 def name_for(program: str, java_home: Path, jars: Path, pattern: str = "*") -> str:

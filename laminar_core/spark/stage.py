@@ -1,7 +1,8 @@
-"""Run the workers as one barrier stage of Spark, with the public DataFrame API alone.
+"""Run the workers as one barrier stage of Spark, with its public API of RDDs.
 
 Spark gang-schedules the tasks, places them, notices the death of a process and shows them in its
-UI. Rows come back only at the end, one per batch that a sink collected, as Arrow IPC.
+UI. Batches come back only at the end, those that a sink collected, as Arrow IPC. A DataFrame would
+do the same, and start Spark's planner and compiler first (docs/adr/0124).
 """
 
 # PySpark has no public name for its Java context.
@@ -9,7 +10,7 @@ UI. Rows come back only at the end, one per batch that a sink collected, as Arro
 
 import signal
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -63,10 +64,11 @@ SLOTS_ANSWER_MAX_S = 10.0
 """A JVM that does not answer is found out by others."""
 
 
-OUTPUT_DDL = "sink string, batch binary"
 _PICKLES: Any = CPickleSerializer()
 """Spark's own, as the part goes the same way as the task that has it."""
-_OUTPUT_SCHEMA = pa.schema([("sink", pa.string()), ("batch", pa.binary())])
+
+Output = tuple[str, bytes]
+"""The name of a sink, and one batch that it collected, as Arrow IPC."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,10 @@ class WorkerTask:
         """Return the deployment of one worker."""
         return replace(self.shared, restored=_PICKLES.loads(zlib.decompress(self.packed[worker])))
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, rows: Iterable[int]) -> Iterator[Output]:
         """Run one worker until the generation ends."""
-        for _ in batches:
-            pass  # One empty row per task: the stage needs an input, the worker does not.
+        for _ in rows:
+            pass  # One per task: the stage needs an input, the worker does not.
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act on.
         context = BarrierTaskContext.get()
         index = context.partitionId()
@@ -102,7 +104,7 @@ class WorkerTask:
         try:
             store = self._store(index, transport)
             for sink, batch in run_worker(deployment, index, host, transport, store):
-                yield _output(sink, batch)
+                yield sink, _encoded(batch)
         finally:
             transport.close()
 
@@ -119,12 +121,11 @@ class WorkerTask:
             raise
 
 
-def _output(sink: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _encoded(batch: pa.RecordBatch) -> bytes:
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, batch.schema) as writer:
         writer.write_batch(batch)
-    columns = [pa.array([sink]), pa.array([stream.getvalue().to_pybytes()], pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, schema=_OUTPUT_SCHEMA)
+    return stream.getvalue().to_pybytes()
 
 
 class SparkCluster:
@@ -296,15 +297,15 @@ class SparkStage:
 
     def _interrupt(self) -> None:
         with suppress(Exception):  # The session may be gone, and the stage with it.
-            self._spark.interruptTag(self._tag)
+            self._spark.sparkContext.cancelJobsWithTag(self._tag)
 
     def _run(self, deployment: Deployment) -> Collected:
         if not self.slots.wait():
             reason = f"Spark has {self.slots.newest} task slots for {self.slots.needed} workers"
             raise JobFailedError(ErrorCode.NOT_ENOUGH_SLOTS, reason)
         try:
-            self._spark.addTag(self._tag)
-            rows = self._collect(deployment)
+            self._spark.sparkContext.addJobTag(self._tag)  # Of this thread, which ends with it.
+            outputs = run_tasks(self._spark, deployment.parallelism, WorkerTask.of(deployment))
         except Exception as error:
             if is_lost(self._spark):
                 raise spark_lost(error) from error
@@ -313,16 +314,15 @@ class SparkStage:
             raise JobFailedError(
                 ErrorCode.WORKER_LOST, f"a worker died: {reason_of(error)}"
             ) from error
-        finally:
-            with suppress(Exception):  # The session may be gone; there is nothing left to tag.
-                self._spark.removeTag(self._tag)
         collected: dict[str, list[pa.RecordBatch]] = {}
-        for sink, data in zip(
-            *(rows.column(name).to_pylist() for name in ("sink", "batch")), strict=True
-        ):
+        for sink, data in outputs:
             collected.setdefault(sink, []).extend(pa.ipc.open_stream(data))
         return {sink: pa.Table.from_batches(batches) for sink, batches in collected.items()}
 
-    def _collect(self, deployment: Deployment) -> pa.Table:
-        tasks = self._spark.range(0, deployment.parallelism, 1, deployment.parallelism)
-        return tasks.mapInArrow(WorkerTask.of(deployment), OUTPUT_DDL, barrier=True).toArrow()
+
+def run_tasks(
+    spark: SparkSession, count: int, task: Callable[[Iterable[int]], Iterable[Output]]
+) -> list[Output]:
+    """Run a barrier stage of so many tasks, all at the same time, and return what they yield."""
+    tasks = spark.sparkContext.parallelize(range(count), count)
+    return tasks.barrier().mapPartitions(task).collect()

@@ -4,21 +4,19 @@ The first stage loads classes of the JVM, starts Spark's Python daemon, and wait
 3.4 s of the 9 s that a driver needs to replace another one (docs/adr/0111).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from laminar_core.spark.stage import OUTPUT_DDL
+from laminar_core.spark.stage import Output, run_tasks
 
 
 def warm_up(spark: SparkSession, workers: int) -> None:
     """Run an empty stage in the way in which workers are run; blocks until it has ended."""
-    tasks = spark.range(0, workers, 1, workers)
-    tasks.mapInArrow(_nothing, OUTPUT_DDL, barrier=True).toArrow()
+    run_tasks(spark, workers, _nothing)
 
 
-def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for _ in batches:
-        pass  # As a worker does with its empty row.
+def _nothing(rows: Iterable[int]) -> Iterator[Output]:
+    for _ in rows:
+        pass  # As a worker does with its only one.
     yield from ()

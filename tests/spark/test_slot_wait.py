@@ -62,9 +62,8 @@ def test_a_stage_that_is_given_up_without_slots_is_never_submitted(
 ) -> None:
     """Spark would start it as soon as it had slots, which then another generation needs."""
     submitted: list[str] = []
-    spark = SimpleNamespace(
-        addTag=submitted.append, interruptTag=lambda _: None, removeTag=lambda _: None
-    )
+    context = SimpleNamespace(addJobTag=submitted.append, cancelJobsWithTag=lambda _: None)
+    spark = SimpleNamespace(sparkContext=context)
     monkeypatch.setattr(stage, "slots_of", lambda _: 1)
     deployment = SimpleNamespace(job="j", generation=7, parallelism=2)
     made = SparkStage(spark, deployment)

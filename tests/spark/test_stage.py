@@ -175,23 +175,25 @@ class Waiting:
     def __init__(self) -> None:
         self.submitted: list[int] = []
 
-    def range(self, first: int, last: int, *_: int) -> object:
-        del first
-        self.submitted.append(last)
+    @property
+    def sparkContext(self) -> "Waiting":  # noqa: N802 - as Spark calls it
+        return self
+
+    def parallelize(self, _: object, tasks: int) -> object:
+        self.submitted.append(tasks)
         raise OSError("the test runs nothing")
 
-    def addTag(self, tag: str) -> None:  # noqa: N802 - as Spark calls it
+    def addJobTag(self, tag: str) -> None:  # noqa: N802
         del tag
 
-    interruptTag = removeTag = addTag  # noqa: N815
+    cancelJobsWithTag = addJobTag  # noqa: N815
 
 
 def stage_with_slots(monkeypatch: pytest.MonkeyPatch, *slots: int | None):
     answers = iter(slots)
     monkeypatch.setattr(stage, "slots_of", lambda _: next(answers, slots[-1]))
     session = Waiting()
-    deployment = SimpleNamespace(job="job", generation=3, parallelism=2)
-    return session, SparkStage(session, deployment)
+    return session, SparkStage(session, deployment(None))
 
 
 def test_a_stage_that_waits_for_slots_ends_with_its_generation(monkeypatch):

@@ -52,7 +52,7 @@ from laminar_core.spark.gateway import answer_of, in_background, is_lost, lost_i
 from laminar_core.spark.memory import refuse_little_memory
 from laminar_core.spark.sessions import Session
 from laminar_core.spark.slot_wait import SlotWait
-from laminar_core.spark.standalone import cores_line
+from laminar_core.spark.standalone import cores_line, has_forgotten
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.owner import this_process
 from laminar_core.worker.deployment import Deployment
@@ -197,11 +197,11 @@ class SparkCluster:
     @property
     def slot_holders(self) -> str:
         """Who holds the cores of a standalone cluster; empty if unknown."""
+        return cores_line(self._facts, self._application_id() or "")
+
+    def _application_id(self) -> str | None:
         spark = self._session.spark
-        own_id = answer_of(
-            lambda: spark.sparkContext.applicationId, "laminar-id", SLOTS_ANSWER_MAX_S
-        )
-        return cores_line(self._facts, own_id or "")
+        return answer_of(lambda: spark.sparkContext.applicationId, "laminar-id", SLOTS_ANSWER_MAX_S)
 
     def start_coordinator(
         self, parts: CoordinatorParts, listener: IsolatedListener
@@ -235,12 +235,16 @@ class SparkCluster:
         """Return whether the master no longer knows this application.
 
         A standalone master without recovery that is started again makes its workers end the
-        executors of applications from before, and Spark does not register them with it. Such an
-        application had its slots, and has fewer for the whole time of a start. If others have them,
-        it cannot use those that it holds either.
+        executors of applications from before, and Spark does not register them with it. The master
+        says so on its page. If that cannot be reached: such an application had its slots, and has
+        fewer for the whole time of a start. If others have them, it cannot use those that it holds
+        either.
         """
         if self._newest_stage is None or not self._facts.master.startswith("spark://"):
             return False
+        own_id = self._application_id()
+        if own_id is not None and has_forgotten(self._facts, own_id):
+            return True
         slots = self._newest_stage.slots
         self._had_slots = self._had_slots or slots.most >= slots.needed
         return self._had_slots and slots.newest is not None and slots.newest < slots.needed

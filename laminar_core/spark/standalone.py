@@ -1,4 +1,4 @@
-"""Ask the master of a standalone cluster how many cores there are, and who holds them.
+"""Ask the master of a standalone cluster for its applications and the cores that they hold.
 
 Spark tells a driver neither. The master's web interface has a page of JSON, if it can be reached.
 """
@@ -40,11 +40,30 @@ class StandaloneCluster(BaseModel):
 
 def cores_line(facts: SparkFacts, own_id: str) -> str:
     """Return who holds the cores of a standalone cluster; empty: it is none, or does not answer."""
+    found = active_cluster(facts)
+    return "" if found is None else described(found, own_id)
+
+
+def active_cluster(facts: SparkFacts) -> StandaloneCluster | None:
+    """Return what the active master shows; None: there is none, or it does not answer.
+
+    A master that is still recovering the applications of its predecessor is not active.
+    """
     for host, port in _pages(facts):
         found = ask(host, port)
         if found is not None and found.status == "ALIVE":
-            return described(found, own_id)
-    return ""
+            return found
+    return None
+
+
+def has_forgotten(facts: SparkFacts, own_id: str) -> bool:
+    """Return whether the active master says that it has no application of this driver.
+
+    Spark registers an application once, so such a master never gives it anything again. No answer
+    proves nothing: then it is False.
+    """
+    found = active_cluster(facts)
+    return found is not None and all(each.id != own_id for each in found.activeapps)
 
 
 def ask(host: str, port: int) -> StandaloneCluster | None:

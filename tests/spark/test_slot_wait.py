@@ -144,3 +144,15 @@ def test_other_clusters_replace_executors_themselves(
     monkeypatch: pytest.MonkeyPatch, master: str
 ) -> None:
     assert starts(monkeypatch, master, (2,), (0,), (0,)) == 0
+
+
+@pytest.mark.parametrize(("forgotten", "renewals"), [(True, 2), (False, 0)])
+def test_an_application_that_the_master_does_not_know_is_registered_anew_at_once(
+    monkeypatch: pytest.MonkeyPatch, *, forgotten: bool, renewals: int
+) -> None:
+    """No start waits for slots that cannot come; the first one has nothing to lose."""
+    asked: list[str] = []
+    monkeypatch.setattr(stage, "has_forgotten", lambda _, own: not asked.append(own) and forgotten)
+    monkeypatch.setattr(SparkCluster, "_application_id", lambda _: "app-7")
+    assert starts(monkeypatch, "spark://m:7077", (2,), (2,)) == renewals
+    assert asked == ["app-7"] * 2

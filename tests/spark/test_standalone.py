@@ -8,7 +8,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from laminar_core.spark.facts import SparkFacts
-from laminar_core.spark.standalone import Application, StandaloneCluster, cores_line, described
+from laminar_core.spark.standalone import (
+    Application,
+    StandaloneCluster,
+    cores_line,
+    described,
+    has_forgotten,
+)
 
 PAGE = {
     "url": "spark://127.0.0.1:17077",
@@ -73,3 +79,14 @@ def test_many_applications_are_counted() -> None:
     many = tuple(Application(id=f"a{n}", name="n", cores=n) for n in range(1, 6))
     cluster = StandaloneCluster(status="ALIVE", cores=20, coresused=15, activeapps=many)
     assert described(cluster, "a5").endswith("taken: this job 5, n (a4) 4, n (a3) 3, 2 more 3")
+
+
+def test_an_active_master_says_which_applications_it_knows(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = facts("spark://127.0.0.1:7077", port)
+    assert not has_forgotten(at, "app-3"), "it waits for cores"
+    assert has_forgotten(at, "app-4")
+    monkeypatch.setitem(PAGE, "status", "RECOVERING")
+    assert not has_forgotten(at, "app-4"), "it may still find it"
+    assert not has_forgotten(facts("yarn", port), "app-4")

@@ -5,11 +5,19 @@ module the imports are made once, before the fork, and a worker that has to be r
 about half a second earlier. Everything works without it, too.
 """
 
-# The imports are the purpose.
+# The imports are the purpose, and the path has to be right before them.
 # pyright: reportUnusedImport=false
+# ruff: noqa: E402
+
+import sys
+
+from laminar_core.spark.installed_pyspark import without_archives
+
+sys.path[:] = without_archives(sys.path)
 
 import pandas as pd  # noqa: F401 - pyarrow imports it, one second long, with the first array
 import pyspark.daemon
+import pyspark.worker
 
 import laminar_core.connectors.parquet_sink
 import laminar_core.connectors.parquet_source

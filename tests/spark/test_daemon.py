@@ -2,6 +2,10 @@
 
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+
+import pyspark
+import pytest
 
 SLOW = [
     "laminar_core.worker.worker",
@@ -11,6 +15,7 @@ SLOW = [
     "numpy",
     "pandas",
     "pyarrow.parquet",
+    "pyspark.worker",
     "pydantic",
     "zmq",
 ]
@@ -25,3 +30,12 @@ def test_a_forked_worker_finds_what_is_slow_to_import() -> None:
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT, *SLOW]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stdout == "True []\n"
+
+
+@pytest.mark.spark
+def test_workers_have_the_installed_pyspark_and_not_its_archive(spark) -> None:
+    def where(_rows: Iterable[int]) -> Iterator[tuple[str, list[str]]]:
+        yield pyspark.__file__, [entry for entry in sys.path if entry.endswith("pyspark.zip")]
+
+    ((found, archives),) = spark.sparkContext.parallelize([0], 1).mapPartitions(where).collect()
+    assert (found, archives) == (pyspark.__file__, [])

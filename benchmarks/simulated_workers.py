@@ -36,10 +36,9 @@ class WrongTotalsError(Exception):
     """A simulated job did not count each row once."""
 
 
-def simulated_workers() -> Iterator[Result]:
+def simulated_workers() -> list[Result]:
     """Requests and manifests of checkpoints of 2 to 64 simulated workers, with exact results."""
-    for workers in WORKERS:
-        yield from simulated(workers)
+    return [result for workers in WORKERS for result in simulated(workers)]
 
 
 def simulated(workers: int) -> Iterator[Result]:

@@ -80,9 +80,8 @@ def problem_of_times(
 
     Ranges are counted and looked up, so a huge one costs nothing.
     """
-    channels = sum(count_of(each.receivers) for each in times)
-    if channels > CHANNELS_MAX:
-        return f"event times of {channels} channels, and {CHANNELS_MAX} is the most that is read"
+    if (problem := why_too_many(times)) is not None:
+        return problem
     subtasks: defaultdict[str, set[int]] = defaultdict(set)
     for entry in alignment:
         subtasks[entry.vertex_id].add(entry.subtask_index)
@@ -92,6 +91,14 @@ def problem_of_times(
             if _count_within(listed.get(each.vertex_id, ()), first, last) != last - first + 1:
                 return f"event time of unknown subtasks: {each.vertex_id} {first} to {last}"
     return _problem_of_channels(times)
+
+
+def why_too_many(times: Iterable[ChannelTimes]) -> str | None:
+    """Return why these channels would take too much memory; None: they do not."""
+    channels = sum(count_of(each.receivers) for each in times)
+    if channels <= CHANNELS_MAX:
+        return None
+    return f"event times of {channels} channels, and {CHANNELS_MAX} is the most that is read"
 
 
 def _count_within(numbers: Sequence[int], first: int, last: int) -> int:

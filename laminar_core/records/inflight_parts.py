@@ -10,7 +10,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from laminar_core.records.channel_entries import EdgeRef, InflightEntry, PartBytes
-from laminar_core.records.limits import COUNT_MAX
+from laminar_core.records.limits import COUNT_MAX, ITEMS_MAX
 from laminar_core.records.paths import Direction
 from laminar_core.records.ranges import Ranges, count_of, numbers_in, ranges_of
 from laminar_core.records.record import Count, FileBytes, FileRef, Many, Record, Sha256
@@ -116,6 +116,14 @@ def folded_files(
         )
     if queues:
         raise ValueError(f"in-flight data is in files that are not listed: {sorted(queues)[:20]}")
+
+
+def why_too_many(files: Iterable[InflightFile]) -> str | None:
+    """Return why these parts would take too much memory; None: they do not."""
+    count = sum(len(parts.offset) for file in files for parts in file.parts)
+    if count <= ITEMS_MAX:
+        return None
+    return f"{count} parts in files, and {ITEMS_MAX} is the most that is read"
 
 
 def unfolded_parts(

@@ -7,7 +7,7 @@ from pydantic import Field
 from laminar_core.protocol.types import CheckpointKind, ResolvedMode
 from laminar_core.records.audit_ref import Audited
 from laminar_core.records.channel_entries import AlignmentEntry, EdgeEntry, InflightEntry
-from laminar_core.records.limits import ITEMS_MAX
+from laminar_core.records.limits import ITEMS_MAX, RECORD_VALUES_MAX
 from laminar_core.records.record import (
     CheckpointNumber,
     Count,
@@ -112,7 +112,7 @@ class ManifestFields(Sealed, Generic[F]):
     subtasks: Many[SubtaskEntry]
     alignment: Many[AlignmentEntry] = ()
     inflight_files: Many[F] = Field(default=(), description="What workers wrote together.")
-    inflight_data: Many[InflightEntry] = ()
+    inflight_data: Annotated[tuple[InflightEntry, ...], Field(max_length=RECORD_VALUES_MAX)] = ()
     discovery: PerOperator[DiscoveryEntry] = Field(
         default_factory=dict,
         description="Per source; a source without one was pinned, with nothing more to find.",

@@ -116,12 +116,16 @@ class Record(BaseModel):
         """
         data = self.as_json().encode() + b"\n"
         if (problem := why_beyond_limits(data)) is not None:
-            raise ConfigurationError(
-                ErrorCode.OBJECT_TOO_LARGE,
-                f"the {type(self).__name__} cannot be written: {problem}; run the job with fewer "
-                "subtasks, or split the request",
-            )
+            raise self.too_large(problem)
         return data
+
+    def too_large(self, problem: str) -> ConfigurationError:
+        """Return the exception for a record that no reader would accept."""
+        return ConfigurationError(
+            ErrorCode.OBJECT_TOO_LARGE,
+            f"the {type(self).__name__} cannot be written: {problem}; run the job with fewer "
+            "subtasks, or split the request",
+        )
 
 
 class Sealed(Record):

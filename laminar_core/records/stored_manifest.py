@@ -10,6 +10,7 @@ from typing import Any, Self, cast
 
 from pydantic import Field, model_validator
 
+from laminar_core.records import event_times, inflight_parts
 from laminar_core.records.event_times import (
     ChannelTimes,
     folded_times,
@@ -17,7 +18,6 @@ from laminar_core.records.event_times import (
     unfolded_times,
 )
 from laminar_core.records.inflight_parts import InflightFile, folded_files, unfolded_parts
-from laminar_core.records.limits import ITEMS_MAX
 from laminar_core.records.manifest_fields import ManifestFields
 from laminar_core.records.record import FileRef, Many, Record
 
@@ -44,13 +44,12 @@ class StoredManifest(ManifestFields[InflightFile]):
         return self
 
     @model_validator(mode="after")
-    def _parts_are_counted_before_they_are_spelled_out(self) -> Self:
+    def _files_are_listed_once(self) -> Self:
         paths = Counter(file.path for file in self.inflight_files)
         if repeated := sorted(path for path, count in paths.items() if count > 1):
             raise ValueError(f"listed twice: {repeated[:_NAMED_MAX]}")
-        count = sum(len(p.offset) for file in self.inflight_files for p in file.parts)
-        if count > ITEMS_MAX:
-            raise ValueError(f"{count} parts in files, and {ITEMS_MAX} is the most that is read")
+        if (problem := inflight_parts.why_too_many(self.inflight_files)) is not None:
+            raise ValueError(problem)
         return self
 
     @classmethod
@@ -84,6 +83,18 @@ class StoredManifest(ManifestFields[InflightFile]):
             "inflight_data": unfolded_parts(self.inflight_files, vertices),
         }
         return fields | changes
+
+    def to_bytes(self) -> bytes:
+        """Return the manifest as sealed JSON.
+
+        Raises:
+            ConfigurationError: no reader would accept it.
+        """
+        times, files = self.event_times, self.inflight_files
+        problem = event_times.why_too_many(times) or inflight_parts.why_too_many(files)
+        if problem is not None:
+            raise self.too_large(problem)
+        return super().to_bytes()
 
     def as_json(self) -> str:
         """Return the manifest as JSON with a line for each field, and for each entry of a list."""

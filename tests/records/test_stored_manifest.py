@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from laminar_core.errors import CorruptCheckpointError
-from laminar_core.records import stored_manifest
+from laminar_core.errors import ConfigurationError, CorruptCheckpointError
+from laminar_core.records import event_times, inflight_parts
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.records.manifest_versions import parse_manifest
 from laminar_core.records.seal import unseal
@@ -113,7 +113,19 @@ def test_channels_and_files_may_be_without_anything() -> None:
     assert [entry.channels for entry in made.alignment] == [()]
 
 
-def test_parts_are_counted_before_they_are_spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_manifest, "ITEMS_MAX", 6)
+def test_parts_and_channels_are_counted_before_they_are_spelled_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = folded().to_bytes()
+    assert len(parse_manifest(written).inflight_data) == 7
+    monkeypatch.setattr(inflight_parts, "ITEMS_MAX", 6)
     with pytest.raises(CorruptCheckpointError, match="7 parts in files, and 6 is the most"):
-        parse_manifest(folded().to_bytes())
+        parse_manifest(written)
+    with pytest.raises(ConfigurationError, match=r"7 parts in files, and 6 .* fewer subtasks"):
+        folded().to_bytes()
+    monkeypatch.undo()
+    monkeypatch.setattr(event_times, "CHANNELS_MAX", 10)
+    with pytest.raises(CorruptCheckpointError, match="times of 11 channels, and 10 is the most"):
+        parse_manifest(written)
+    with pytest.raises(ConfigurationError, match="times of 11 channels, and 10 is the most"):
+        folded().to_bytes()

@@ -4,7 +4,7 @@ An entry for each part would repeat the names of its file, operator and edge, an
 checkpoint there can be a part for each channel: as many as the square of the workers.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -103,16 +103,15 @@ def folded_files(
 ) -> Iterator[InflightFile]:
     """Yield the files with their parts."""
     queues: dict[str, dict[tuple[str | int, ...], list[InflightEntry]]] = {}
-    for entry in sorted(entries, key=_place):
-        alike = *_place(entry)[:-1], entry.input_id - _peer(entry)
-        queues.setdefault(entry.path, {}).setdefault(alike, []).append(entry)
+    for entry in entries:
+        queues.setdefault(entry.path, {}).setdefault(_alike(entry), []).append(entry)
     for file in files:
-        parts = queues.pop(file.path).values() if file.path in queues else ()
+        parts = sorted(queues.pop(file.path).items()) if file.path in queues else ()
         yield InflightFile(
             path=file.path,
             size_bytes=file.size_bytes,
             sha256=file.sha256,
-            parts=tuple(map(InflightParts.of, parts)),
+            parts=tuple(InflightParts.of(sorted(alike, key=_peer)) for _, alike in parts),
         )
     if queues:
         raise ValueError(f"in-flight data is in files that are not listed: {sorted(queues)[:20]}")
@@ -127,13 +126,19 @@ def why_too_many(files: Iterable[InflightFile]) -> str | None:
 
 
 def unfolded_parts(
-    files: Iterable[InflightFile], vertices: Mapping[str, int]
+    files: Iterable[InflightFile], vertices: Iterable[str]
 ) -> tuple[InflightEntry, ...]:
-    """Return all parts by channel, as vertices are ordered, the receiver's queue first."""
+    """Return all parts by channel, as vertices are ordered, the receiver's queue first.
+
+    Vertices that are not listed come last.
+    """
+    files = tuple(files)
+    others = sorted({parts.edge.downstream for file in files for parts in file.parts})
+    rank = {v: n for n, v in enumerate(dict.fromkeys((*vertices, *others)))}
 
     def place(entry: InflightEntry) -> tuple[int | str, ...]:
         downstream, *rest = entry.queue
-        return vertices.get(downstream, len(vertices)), downstream, *rest
+        return rank[downstream], *rest
 
     entries = (e for file in files for parts in file.parts for e in parts.entries(file.path))
     return tuple(sorted(entries, key=place))
@@ -143,7 +148,9 @@ def _peer(entry: InflightEntry) -> int:
     return entry.sender if entry.direction == "input" else entry.receiver
 
 
-def _place(entry: InflightEntry) -> tuple[str | int, ...]:
+def _alike(entry: InflightEntry) -> tuple[str | int, ...]:
+    """Return what the queues of an ``InflightParts`` have in common."""
     edge = entry.edge
     names = entry.operator_id, edge.upstream, edge.downstream, edge.input_index, edge.feedback
-    return *names, entry.direction, entry.subtask_index, _peer(entry)
+    distance = entry.input_id - _peer(entry)
+    return *names, entry.direction, entry.subtask_index, distance

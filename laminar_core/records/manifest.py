@@ -19,7 +19,7 @@ from laminar_core.protocol.types import CheckpointKind, ResolvedMode
 from laminar_core.records.actor import ActorKind, Attributed, kind_by_name
 from laminar_core.records.audit_ref import Audited, AuditRef
 from laminar_core.records.channel_entries import AlignmentEntry, InflightEntry
-from laminar_core.records.file_parts import FilePart, problem_of
+from laminar_core.records.file_parts import problem_of
 from laminar_core.records.manifest_fields import ManifestFields
 from laminar_core.records.partial_reset import PartialReset
 from laminar_core.records.record import (
@@ -100,8 +100,7 @@ class CheckpointManifest(ManifestFields[FileRef]):
     @model_validator(mode="after")
     def _inflight_data_is_in_its_files(self) -> Self:
         sizes = {file.path: file.size_bytes for file in self.inflight_files}
-        parts = (FilePart(e.path, e.offset, e.size_bytes, e.channel) for e in self.inflight_data)
-        if (problem := problem_of(sizes, parts)) is not None:
+        if (problem := problem_of(sizes, self.inflight_data)) is not None:
             raise ValueError(f"in-flight data: {problem}")
         return self
 
@@ -369,15 +368,15 @@ def parse_record(record_type: type[R], data: bytes) -> R:
     try:
         return record_type.model_validate_json(unseal(data))
     except ValidationError as error:
-        raise no_such_record(record_type, error) from error
+        raise no_such_record(record_type.__name__, error) from error
 
 
-def no_such_record(record_type: type[Record], error: ValidationError) -> CorruptCheckpointError:
+def no_such_record(name: str, error: ValidationError) -> CorruptCheckpointError:
     """Return the exception for fields that are not those of such a record."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     problem = _in_one_line(f"{where}: {first['msg']}" if where else first["msg"])
-    return unreadable(f"not readable as {record_type.__name__} ({problem})")
+    return unreadable(f"not readable as {name} ({problem})")
 
 
 def _in_one_line(problem: str) -> str:

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Literal, Self
 
-from pydantic import Field, JsonValue, ValidationError, model_validator
-from pydantic_core import from_json
+from pydantic import BaseModel, Field, JsonValue, ValidationError, model_validator
 
 from laminar_core.protocol.edges import PartitioningKind
 from laminar_core.records.channel_entries import EdgeEntry
@@ -190,7 +189,7 @@ def _unfolded(stored: StoredManifest) -> CheckpointManifest:
     try:
         return CheckpointManifest.model_validate(stored.unfolded())
     except ValidationError as error:
-        raise no_such_record(CheckpointManifest, error) from error
+        raise no_such_record(CheckpointManifest.__name__, error) from error
 
 
 def _from_1(data: bytes) -> bytes:
@@ -275,11 +274,16 @@ def _described_partitioning(words: str) -> PartitioningKind | None:
     return PartitioningKind.KEYED if words.startswith(_KEYED) else _WORDS.get(words)
 
 
+class _AnyVersion(BaseModel):
+    """The version, and nothing else, so that the rest is skipped."""
+
+    format_version: JsonValue = None
+
+
 def _version_of(data: bytes) -> JsonValue:
     if (problem := why_beyond_limits(data)) is not None:
         raise unreadable(f"the manifest cannot be read: {problem}")
     try:
-        value: JsonValue = from_json(data)
-    except ValueError as error:
-        raise unreadable(f"the manifest is no JSON ({error})") from error
-    return value.get("format_version") if isinstance(value, dict) else None
+        return _AnyVersion.model_validate_json(data).format_version
+    except ValidationError as error:
+        raise no_such_record("a manifest", error) from error

@@ -67,7 +67,7 @@ class StoredManifest(ManifestFields[InflightFile]):
     def unfolded(self) -> dict[str, Any]:
         """Return the fields of the manifest in memory."""
         channels = unfolded_times(self.event_times)
-        vertices = {v: n for n, v in enumerate(dict.fromkeys(e.vertex_id for e in self.alignment))}
+        vertices = [entry.vertex_id for entry in self.alignment]
         fields: dict[str, Any] = {n: getattr(self, n) for n in ManifestFields.model_fields}
         changes = {
             "alignment": tuple(

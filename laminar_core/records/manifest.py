@@ -373,10 +373,14 @@ def parse_record(record_type: type[R], data: bytes) -> R:
 
 def no_such_record(name: str, error: ValidationError) -> CorruptCheckpointError:
     """Return the exception for fields that are not those of such a record."""
+    return unreadable(f"not readable as {name} ({first_problem(error)})")
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the first thing that is wrong, and where it is."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
-    problem = _in_one_line(f"{where}: {first['msg']}" if where else first["msg"])
-    return unreadable(f"not readable as {name} ({problem})")
+    return _in_one_line(f"{where}: {first['msg']}" if where else first["msg"])
 
 
 def _in_one_line(problem: str) -> str:

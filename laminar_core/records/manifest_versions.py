@@ -9,6 +9,7 @@ from laminar_core.protocol.edges import PartitioningKind
 from laminar_core.records.channel_entries import EdgeEntry
 from laminar_core.records.manifest import (
     CheckpointManifest,
+    first_problem,
     no_such_record,
     parse_record,
     unreadable,
@@ -286,4 +287,4 @@ def _version_of(data: bytes) -> JsonValue:
     try:
         return _AnyVersion.model_validate_json(data).format_version
     except ValidationError as error:
-        raise no_such_record("a manifest", error) from error
+        raise unreadable(f"the manifest is no JSON object ({first_problem(error)})") from error

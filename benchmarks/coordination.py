@@ -42,7 +42,8 @@ from laminar_core.protocol.coordinator_events import (
 )
 from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import Actor
-from laminar_core.records.manifest import AlignmentEntry, ChannelEntry, SubtaskEntry
+from laminar_core.records.channel_entries import AlignmentEntry, ChannelEntry
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.claims import Claimant
 from laminar_core.store.owner import this_process

@@ -42,7 +42,7 @@ from laminar_core.protocol.types import (
     Generation,
 )
 from laminar_core.protocol.watermarks import WatermarkGate
-from laminar_core.records.manifest import AlignmentEntry
+from laminar_core.records.channel_entries import AlignmentEntry
 from laminar_core.spark.session import open_session
 from laminar_core.worker.channels import CREDITS_PER_CHANNEL, InputChannel, OutputChannel
 from laminar_core.worker.inflight import Captured

@@ -2,20 +2,19 @@
 
 Manifests of a pipeline with one exchange are built in memory, from real records. ``aligned``: each
 sender has an event time of its own, and all receivers have seen it. ``unaligned``: every channel
-has elements in flight, too. What folding and compression would save, and what a start would cost if
-each worker got the whole manifest, is measured beside what is done today.
+has elements in flight, and each receiver is at another place. Manifests with an entry for each
+channel (format 6), their compression, and what a start would cost if each worker got the whole
+manifest, are measured beside what is done today.
 """
 
 import hashlib
 import statistics
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from collections.abc import Sequence as Series
-from itertools import groupby
+from collections.abc import Callable, Iterator
 from time import process_time
 from typing import Any, TypeVar
 
-from pydantic_core import to_json
+from pydantic_core import from_json
 from pyspark.serializers import CloudPickleSerializer
 
 from benchmarks.result import Result
@@ -25,16 +24,15 @@ from laminar_core.operators.stateless import SelectColumns
 from laminar_core.plan.plan import Edge, Keyed, Plan, SourceNode, Vertex
 from laminar_core.protocol.edges import PartitioningKind
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation, ResolvedMode
-from laminar_core.records.manifest import (
+from laminar_core.records.channel_entries import (
     AlignmentEntry,
     ChannelEntry,
-    CheckpointManifest,
     EdgeEntry,
     EdgeRef,
     InflightEntry,
-    SubtaskEntry,
-    fingerprint_of,
 )
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.manifest_versions import parse_manifest
 from laminar_core.records.record import FileRef, JsonObject
 from laminar_core.records.segment import SegmentRef
@@ -98,7 +96,9 @@ def manifest_of(workers: int, *, unaligned: bool) -> CheckpointManifest:
                 start_delay_ms=1.5,
                 alignment_ms=3.25,
                 watermark_us=_TIME_US,
-                channels=_channels(workers) if vertex_id == _EDGE.downstream else (),
+                channels=_channels(workers, index if unaligned else 0)
+                if vertex_id == _EDGE.downstream
+                else (),
             )
             for vertex_id in (_EDGE.upstream, _EDGE.downstream)
             for index in every
@@ -133,65 +133,37 @@ def deployment_of(manifest: CheckpointManifest, workers: int) -> Deployment:
     )
 
 
-def runs_within_receivers(alignment: Iterable[AlignmentEntry]) -> list[dict[str, object]]:
-    """Fold neighbouring channels of one subtask that have the same event time."""
-    return [
-        {"vertex_id": e.vertex_id, "subtask_index": e.subtask_index, **run}
-        for e in alignment
-        for run in _runs([((c.watermark_us, c.idle), c.input_id) for c in e.channels])
-    ]
-
-
-def runs_across_receivers(alignment: Iterable[AlignmentEntry]) -> list[dict[str, object]]:
-    """Fold neighbouring subtasks for which the same channel has the same event time."""
-    found: dict[tuple[str, int], list[tuple[tuple[int | None, bool], int]]] = {}
-    for e in alignment:
-        for c in e.channels:
-            column = found.setdefault((e.vertex_id, c.input_id), [])
-            column.append(((c.watermark_us, c.idle), e.subtask_index))
-    return [
-        {"vertex_id": vertex_id, "input_id": input_id, **run}
-        for (vertex_id, input_id), column in found.items()
-        for run in _runs(column)
-    ]
-
-
-def _runs(
-    timed: Series[tuple[tuple[int | None, bool], int]],
-) -> Iterator[dict[str, object]]:
-    numbered = [(number - place, time, number) for place, (time, number) in enumerate(timed)]
-    for (_, (watermark_us, idle)), group in groupby(numbered, key=lambda each: each[:2]):
-        numbers = [number for _, _, number in group]
-        yield {
-            "first": numbers[0],
-            "count": len(numbers),
-            "watermark_us": watermark_us,
-            "idle": idle,
-        }
-
-
 def _measure(workers: int, *, unaligned: bool) -> Iterator[Result]:
     name = f"manifest_{workers}_workers_{'unaligned' if unaligned else 'aligned'}"
-    manifest = manifest_of(workers, unaligned=unaligned)
     rounds = 1 if workers >= _ONCE_FROM_WORKERS else _ROUNDS
+    manifest = manifest_of(workers, unaligned=unaligned)
+    yield from size_and_time(name, manifest, rounds)
+    yield from _start(name, manifest, rounds)
+
+
+def size_and_time(name: str, manifest: CheckpointManifest, rounds: int) -> Iterator[Result]:
+    """Measure the manifest as it is written, and with an entry for each channel as in format 6."""
     write_ms, data = _timed(manifest.to_bytes, rounds)
     read_ms, parsed = _timed(lambda: parse_manifest(data), rounds)
     assert parsed == manifest
-    times = manifest.alignment
-    bare = manifest.model_copy(update={"alignment": tuple(_without_channels(times))})
-    rest = len(bare.to_bytes())
     yield Result(f"{name}_bytes", len(data), "bytes", "lower")
-    yield Result(f"{name}_bytes_without_channels", rest, "bytes", "lower")
-    for direction, runs in (
-        ("within", runs_within_receivers(times)),
-        ("across", runs_across_receivers(times)),
-    ):
-        folded = rest + len(to_json(runs, indent=1))
-        yield Result(f"{name}_bytes_folded_{direction}_receivers", folded, "bytes", "lower")
+    yield Result(f"{name}_values", data.count(b","), "values", "lower")
     yield Result(f"{name}_bytes_deflated", len(zlib.compress(data)), "bytes", "lower")
     yield Result(f"{name}_write", write_ms, "ms", "lower")
     yield Result(f"{name}_read", read_ms, "ms", "lower")
-    yield from _start(name, parsed, rounds)
+    write_ms, entries = _timed(lambda: manifest.model_dump_json(indent=1).encode(), rounds)
+    read_ms, _ = _timed(lambda: _read_entries(entries), rounds)
+    yield Result(f"{name}_entries_bytes", len(entries), "bytes", "lower")
+    yield Result(f"{name}_entries_values", entries.count(b","), "values", "lower")
+    yield Result(f"{name}_entries_bytes_deflated", len(zlib.compress(entries)), "bytes", "lower")
+    yield Result(f"{name}_entries_write", write_ms, "ms", "lower")
+    yield Result(f"{name}_entries_read", read_ms, "ms", "lower")
+
+
+def _read_entries(data: bytes) -> CheckpointManifest:
+    """Read format 6 as it was: once for the version, and once for the rest."""
+    from_json(data)
+    return CheckpointManifest.model_validate_json(data)
 
 
 def _start(name: str, manifest: CheckpointManifest, rounds: int) -> Iterator[Result]:
@@ -226,13 +198,9 @@ def _processor_ms(action: Callable[[], T]) -> tuple[float, T]:
     return 1e3 * (process_time() - started), result
 
 
-def _without_channels(alignment: Iterable[AlignmentEntry]) -> Iterator[AlignmentEntry]:
-    return (entry.model_copy(update={"channels": ()}) for entry in alignment)
-
-
-def _channels(workers: int) -> tuple[ChannelEntry, ...]:
+def _channels(workers: int, lead_us: int) -> tuple[ChannelEntry, ...]:
     return tuple(
-        ChannelEntry(input_id=sender, watermark_us=_TIME_US + 1_000 * sender, idle=False)
+        ChannelEntry(input_id=sender, watermark_us=_TIME_US + 1_000 * sender + lead_us, idle=False)
         for sender in range(workers)
     )
 

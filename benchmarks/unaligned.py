@@ -35,7 +35,7 @@ from laminar_core.protocol.types import (
     DeclineCause,
 )
 from laminar_core.protocol.watermarks import WatermarkGate
-from laminar_core.records.manifest import AlignmentEntry, EdgeRef, InflightEntry
+from laminar_core.records.channel_entries import AlignmentEntry, EdgeRef, InflightEntry
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.worker.channels import InputChannel, OutputChannel
 from laminar_core.worker.inflight import Captured, InflightRecorder

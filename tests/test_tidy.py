@@ -84,6 +84,8 @@ COVERED_ELSEWHERE = {
     "laminar_core/protocol/coordinator_events.py": "tests/protocol/test_coordinator.py",
     "laminar_core/protocol/recovery_facts.py": "tests/protocol/test_recovery.py",
     "laminar_core/protocol/types.py": "tests/protocol/test_alignment.py",
+    "laminar_core/records/channel_entries.py": "tests/records/test_manifest_versions.py",
+    "laminar_core/records/manifest_fields.py": "tests/records/test_manifest_versions.py",
     "laminar_core/records/drill.py": "tests/records/test_golden_records.py",
     "laminar_core/records/pin.py": "tests/retention/test_decision.py",
     "laminar_core/records/record.py": "tests/records/test_limits.py",

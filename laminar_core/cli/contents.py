@@ -16,7 +16,9 @@ from laminar_core.cli.views import event_time, size_text
 from laminar_core.codec.inflight import InflightElement
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.types import Batch, Idle, Watermark
-from laminar_core.records.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
+from laminar_core.records.channel_entries import InflightEntry
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.segment import by_table
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.state_reading import read_rows

@@ -13,12 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from laminar_core.cli.columns import Side, lines_of
-from laminar_core.records.manifest import (
-    AlignmentEntry,
-    CheckpointManifest,
-    InflightEntry,
-    SubtaskEntry,
-)
+from laminar_core.records.channel_entries import AlignmentEntry, InflightEntry
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.store.summaries import CheckpointSummary
 from laminar_core.store.verification import VerifyReport
 

@@ -10,12 +10,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.records.manifest import (
-    CarriedOperator,
-    CheckpointManifest,
-    DiscoveryEntry,
-    SubtaskEntry,
-)
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import CarriedOperator, DiscoveryEntry, SubtaskEntry
 from laminar_core.records.paths import JobPaths
 from laminar_core.records.savepoint import is_own
 from laminar_core.records.segment import SegmentRef, total_bytes

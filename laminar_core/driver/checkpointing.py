@@ -84,12 +84,8 @@ from laminar_core.protocol.types import (
 from laminar_core.protocol.unaligned import SWITCHES_IN_A_ROW, SwitchStreak
 from laminar_core.records.commands import SetMode
 from laminar_core.records.damage import DamagedFile
-from laminar_core.records.manifest import (
-    CheckpointManifest,
-    DiscoveryEntry,
-    Heartbeat,
-    TriggerRecord,
-)
+from laminar_core.records.manifest import CheckpointManifest, Heartbeat, TriggerRecord
+from laminar_core.records.manifest_fields import DiscoveryEntry
 from laminar_core.records.record import FileRef
 from laminar_core.records.sink_numbers import SinkNumbers
 from laminar_core.records.source_numbers import SourceNumbers

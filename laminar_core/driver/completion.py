@@ -7,7 +7,9 @@ from laminar_core.driver.events import ChannelWait, CheckpointCompleted, Operato
 from laminar_core.driver.publication import longest_alignment_ms, longest_phase_ms
 from laminar_core.protocol.coordinator_events import RecordOutcome
 from laminar_core.records.bad_rows import bad_rows_of
-from laminar_core.records.manifest import AlignmentEntry, CheckpointManifest, SubtaskEntry
+from laminar_core.records.channel_entries import AlignmentEntry
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import SubtaskEntry
 
 CHANNELS_MAX = 32
 """Largest number of channels in the event of a checkpoint."""

@@ -21,7 +21,7 @@ from laminar_core.plan.plan import SourceNode
 from laminar_core.protocol import split_book
 from laminar_core.protocol.split_book import FoundSoFar, FoundSplit, SplitBook
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.records.manifest import DiscoveryEntry
+from laminar_core.records.manifest_fields import DiscoveryEntry
 from laminar_core.state.splits import missing_columns, rows_left
 
 RETRY_PAUSE_MS = (1_000, 60_000)

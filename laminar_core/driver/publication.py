@@ -11,18 +11,16 @@ from laminar_core.operators.base import JsonObject
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.coordinator_events import RecordOutcome
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.channel_entries import AlignmentEntry, InflightEntry
 from laminar_core.records.manifest import (
-    AlignmentEntry,
     CheckpointManifest,
-    DiscoveryEntry,
     HistoryRecord,
-    InflightEntry,
-    SubtaskEntry,
     SubtaskNumbers,
     TriggerRecord,
     fingerprint_of,
     resolved_mode,
 )
+from laminar_core.records.manifest_fields import DiscoveryEntry, SubtaskEntry
 from laminar_core.records.paths import JobPaths
 from laminar_core.worker.outputs import edge_entry
 

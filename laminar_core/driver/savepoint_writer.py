@@ -44,13 +44,9 @@ from laminar_core.operators.running import RunningAggregate
 from laminar_core.plan.plan import Plan, SourceNode, Vertex
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import Actor
-from laminar_core.records.manifest import (
-    AlignmentEntry,
-    CheckpointManifest,
-    DiscoveryEntry,
-    SubtaskEntry,
-    fingerprint_of,
-)
+from laminar_core.records.channel_entries import AlignmentEntry
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.records.manifest_fields import DiscoveryEntry, SubtaskEntry
 from laminar_core.records.savepoint import SavepointOrigin, SavepointRecord, manifest_as_json
 from laminar_core.records.segment import SegmentRef, by_table
 from laminar_core.state.evolving import NOTHING_BUT_WIDER, compare_columns, evolved

@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from laminar_core.driver.publication import committables_of
 from laminar_core.operators.base import JsonObject
-from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.pre_committed import first_expiry_ms, key_of, rows_of
 from laminar_core.records.sink_numbers import SinkNumbers
 

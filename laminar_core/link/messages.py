@@ -25,8 +25,9 @@ from laminar_core.protocol.types import (
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.protocol.waiting import WaitsFor
 from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
+from laminar_core.records.channel_entries import AlignmentEntry, InflightEntry
 from laminar_core.records.damage import DamagedFile
-from laminar_core.records.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.record import FileRef
 from laminar_core.records.source_numbers import SourceNumbers
 

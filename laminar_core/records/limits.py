@@ -44,6 +44,10 @@ PATH_LENGTH_MAX = 700
 ITEMS_MAX = 1_000_000
 """Members of one list or object of a record, and of everything inside a free-form value."""
 
+CHANNELS_MAX = 10_000_000
+"""Channels whose event times a manifest lists, in ranges: 3,000 subtasks on either side of one
+exchange. They are counted before they are spelled out."""
+
 DEPTH_MAX = 64
 """Nesting levels of a free-form value."""
 

@@ -10,42 +10,37 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
-from laminar_core.protocol.edges import PartitioningKind, may_overtake
 from laminar_core.protocol.types import CheckpointKind, ResolvedMode
 from laminar_core.records.actor import ActorKind, Attributed, kind_by_name
 from laminar_core.records.audit_ref import Audited, AuditRef
-from laminar_core.records.file_parts import FilePart, problem_of
-from laminar_core.records.limits import FILE_BYTES_MAX, ITEMS_MAX, PATH_LENGTH_MAX
+from laminar_core.records.channel_entries import AlignmentEntry, InflightEntry
+from laminar_core.records.file_parts import problem_of
+from laminar_core.records.manifest_fields import ManifestFields
 from laminar_core.records.partial_reset import PartialReset
-from laminar_core.records.paths import Direction
 from laminar_core.records.record import (
     CheckpointNumber,
     Count,
     DurationMs,
-    FileBytes,
     FileRef,
     JsonObject,
     Many,
-    Parallelism,
     PerOperator,
     Positive,
     Prose,
     Record,
     Sealed,
-    Sha256,
     TimeMs,
-    TimeUs,
     why_beyond_limits,
 )
 from laminar_core.records.savepoint_use import SavepointUse
 from laminar_core.records.seal import unseal
-from laminar_core.records.segment import SegmentRef, TableName, total_bytes, total_rows
 from laminar_core.records.spark_application import SparkApplication
+from laminar_core.records.stored_manifest import StoredManifest
 
 _MISSING_MAX = 1_000
 _NAMED_MAX = 20
@@ -53,225 +48,15 @@ _PROBLEM_LENGTH_MAX = 500
 """Bounds of a message about missing subtasks: how many are counted, how many named, its length."""
 
 
-class SubtaskEntry(Record):
-    """One operator subtask's part of a checkpoint."""
+class CheckpointManifest(ManifestFields[FileRef]):
+    """A completed checkpoint, with an entry for each channel. Creating this object completes it.
 
-    operator_id: str
-    subtask_index: Count
-    segments: Many[SegmentRef] = Field(
-        default=(), description="Those of a table, merged in this order, are its rows."
-    )
-    expired_us: Annotated[dict[TableName, TimeUs], Field(max_length=ITEMS_MAX)] = Field(
-        default_factory=dict,
-        exclude_if=lambda expired: not expired,
-        description="Table -> rows that expire then or before are void, though they are listed.",
-    )
-    written_bytes: Count = Field(
-        default=0, description="State that was uploaded since the checkpoint before."
-    )
-    properties: JsonObject = Field(default_factory=dict)
-    committables: Many[JsonObject] = ()
-    sync_ms: DurationMs
-    async_ms: DurationMs
-
-    @property
-    def row_count(self) -> int:
-        """The rows of all segments. Overlapping segments make it larger than the number of keys."""
-        return total_rows(self.segments)
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all segments, including those that an earlier checkpoint wrote."""
-        return total_bytes(self.segments)
-
-
-class ChannelEntry(Record):
-    """Event time of one input channel at the cut, to be restored before anything is replayed."""
-
-    input_id: Count
-    watermark_us: TimeUs | None
-    idle: bool
-
-
-SLOWEST_CHANNELS_MAX = 4
-"""Channels grow with the square of the workers; per subtask so many are named, the slowest."""
-
-
-class ChannelAlignment(Record):
-    """How long the barrier took to reach a subtask on one of its input channels."""
-
-    input_id: Count
-    upstream: str = Field(description="vertex_id of the sender.")
-    sender: Count = Field(description="Subtask of the upstream vertex.")
-    barrier_ms: DurationMs | None = Field(
-        description="From the subtask's first barrier until this one was reached; None: overtaken."
-    )
-
-
-class AlignmentEntry(Record):
-    """How one subtask of a vertex aligned.
-
-    ``switched`` includes a subtask whose barrier the timeout moved to the head of an output queue.
-    ``finished``: its input had ended and was flushed; a restore does not read a finished source
-    again. Elements left in its output queues may be overtaken like any others.
+    It is written as a ``StoredManifest``; ``manifest_versions`` reads all formats.
     """
 
-    vertex_id: str
-    subtask_index: Count
-    mode: ResolvedMode
-    start_delay_ms: DurationMs
-    alignment_ms: DurationMs
-    watermark_us: TimeUs | None
-    channels: Many[ChannelEntry] = ()
-    finished: bool = False
-    slowest_channels: tuple[ChannelAlignment, ...] = Field(
-        default=(),
-        max_length=SLOWEST_CHANNELS_MAX,
-        exclude_if=lambda channels: not channels,  # Written as before where none is named.
-        description="Slowest first; none where there is one channel, or that are not known.",
-    )
-
-
-class EdgeRef(Record):
-    """An edge by what is stable about it; two vertices can be joined by several (PROTOCOL 10).
-
-    ``feedback``: back to the head of a loop, so logged at *every* cut, also an aligned one.
-    """
-
-    upstream: str = Field(description="vertex_id of the sender.")
-    downstream: str = Field(description="vertex_id of the receiver.")
-    input_index: Count = Field(description="Position among the edges into the receiver.")
-    feedback: bool = False
-
-
-class EdgeEntry(EdgeRef):
-    """An edge of the pipeline, and how it divides rows among the subtasks of the receiver."""
-
-    partitioning: PartitioningKind
-    loop: str | None = Field(
-        default=None, description="The loop that both ends are in, named after its first head."
-    )
-
-    @property
-    def may_overtake(self) -> bool:
-        """Whether an unaligned barrier may overtake the data on it."""
-        return may_overtake(self.partitioning, self.loop)
-
-
-class InflightEntry(Record):
-    """Elements that were in flight on one channel at the cut, and their place in a file.
-
-    A file has the elements of many channels. Length and digest are those of the part.
-    ``operator_id`` is the first operator of the receiving vertex for ``input``, the last one of the
-    sending vertex for ``output``. ``subtask_index`` is the owner of the queue, ``input_id`` the
-    number of the channel there.
-    """
-
-    path: str = Field(description="One of inflight_files.", max_length=PATH_LENGTH_MAX)
-    offset: FileBytes = Field(description="Of the part's first byte.")
-    size_bytes: Annotated[int, Field(ge=1, le=FILE_BYTES_MAX)]
-    sha256: Sha256
-    operator_id: str
-    direction: Direction
-    subtask_index: Count
-    input_id: Count
-    edge: EdgeRef
-    sender: Count = Field(description="Subtask of the edge's upstream vertex.")
-    receiver: Count = Field(description="Subtask of the edge's downstream vertex.")
-    event_count: Count = Field(description="Batches, watermarks and idle marks.")
-    row_count: Count
-
-    @model_validator(mode="after")
-    def _was_in_the_queue_of_one_end(self) -> Self:
-        recorder = "receiver" if self.direction == "input" else "sender"
-        if self.subtask_index != (self.receiver if recorder == "receiver" else self.sender):
-            raise ValueError(f"an {self.direction} queue must be recorded by its {recorder}")
-        return self
-
-    @property
-    def end(self) -> int:
-        """Return the offset of the first byte behind the part."""
-        return self.offset + self.size_bytes
-
-    @property
-    def channel(self) -> str:
-        """Return the end of the channel in words, for messages."""
-        where = f"{self.direction} {self.input_id} of {self.operator_id}"
-        ends = f"from {self.edge.upstream} {self.sender} to {self.edge.downstream} {self.receiver}"
-        return f"{where} subtask {self.subtask_index}, {ends}"
-
-    @property
-    def queue(self) -> tuple[str, int, int, int, Direction]:
-        """Return the identity of the queue: no two parts of a checkpoint have the same."""
-        edge = self.edge
-        return edge.downstream, edge.input_index, self.receiver, self.sender, self.direction
-
-
-class DiscoveryEntry(Record):
-    """The state of a source's discovery when the checkpoint's trigger was sent.
-
-    The splits themselves are in the positions of the source's subtasks.
-    """
-
-    state: JsonObject = Field(description="Opaque: the source continues its discovery from it.")
-    next_split_id: Count
-    complete: bool = Field(description="Nothing more will ever be found.")
-
-
-class CarriedOperator(Record):
-    """An operator that the pipeline no longer has, and that took no part in this checkpoint.
-
-    Its entries are those of an earlier checkpoint. It continues with them when its source returns.
-    """
-
-    source: str = Field(description="The removed source that it is, or that it was chained to.")
-    checkpoint_id: CheckpointNumber = Field(description="The last checkpoint that it took part in.")
-
-
-class CheckpointManifest(Sealed):
-    """A completed checkpoint, in format 6, the newest. Creating this object completes it.
-
-    ``manifest_versions`` reads all formats.
-    """
-
-    format_version: Literal[6] = 6
-    job: str
-    generation: Positive = Field(description="Fencing token of the writer.")
-    checkpoint_id: CheckpointNumber
-    parent_checkpoint_id: CheckpointNumber | None = Field(
-        description="None: the first of a fresh start."
-    )
-    kind: CheckpointKind
-    mode: ResolvedMode
-    is_unaligned: bool = Field(default=False, description="The mode is not aligned.")
-    triggered_at_ms: TimeMs
-    completed_at_ms: TimeMs
-    duration_ms: DurationMs
-    max_parallelism: Parallelism
-    parallelism: PerOperator[Parallelism] = Field(description="operator_id -> number of subtasks.")
-    fingerprint: PerOperator[Sha256] = Field(
-        description="operator_id -> digest of its description."
-    )
-    operators_description: PerOperator[JsonObject] = Field(description="Explains a mismatch.")
-    edges: Many[EdgeEntry] = Field(
-        default=(), description="Between vertices, in the order of the plan; inside one are none."
-    )
-    code_version: str
-    subtasks: Many[SubtaskEntry]
-    alignment: Many[AlignmentEntry] = ()
-    inflight_files: Many[FileRef] = Field(default=(), description="What workers wrote together.")
-    inflight_data: Many[InflightEntry] = ()
-    discovery: PerOperator[DiscoveryEntry] = Field(
-        default_factory=dict,
-        description="Per source; a source without one was pinned, with nothing more to find.",
-    )
-    carried: PerOperator[CarriedOperator] = Field(
-        default_factory=dict,
-        exclude_if=lambda carried: not carried,
-        description="Sources that were removed, and operators chained to them.",
-    )
-    imported_from: str | None = Field(default=None, description="URI of a savepoint.")
-    audited: Audited = None
+    def to_bytes(self) -> bytes:
+        """Return the manifest as sealed JSON in the newest format."""
+        return StoredManifest.of(self).to_bytes()
 
     @model_validator(mode="after")
     def _is_one_consistent_cut(self) -> Self:
@@ -315,8 +100,7 @@ class CheckpointManifest(Sealed):
     @model_validator(mode="after")
     def _inflight_data_is_in_its_files(self) -> Self:
         sizes = {file.path: file.size_bytes for file in self.inflight_files}
-        parts = (FilePart(e.path, e.offset, e.size_bytes, e.channel) for e in self.inflight_data)
-        if (problem := problem_of(sizes, parts)) is not None:
+        if (problem := problem_of(sizes, self.inflight_data)) is not None:
             raise ValueError(f"in-flight data: {problem}")
         return self
 
@@ -584,10 +368,19 @@ def parse_record(record_type: type[R], data: bytes) -> R:
     try:
         return record_type.model_validate_json(unseal(data))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        problem = _in_one_line(f"{where}: {first['msg']}" if where else first["msg"])
-        raise unreadable(f"not readable as {record_type.__name__} ({problem})") from error
+        raise no_such_record(record_type.__name__, error) from error
+
+
+def no_such_record(name: str, error: ValidationError) -> CorruptCheckpointError:
+    """Return the exception for fields that are not those of such a record."""
+    return unreadable(f"not readable as {name} ({first_problem(error)})")
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the first thing that is wrong, and where it is."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return _in_one_line(f"{where}: {first['msg']}" if where else first["msg"])
 
 
 def _in_one_line(problem: str) -> str:

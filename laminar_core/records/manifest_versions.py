@@ -3,17 +3,18 @@
 from collections.abc import Iterator, Mapping
 from typing import Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
-from pydantic_core import from_json
+from pydantic import BaseModel, Field, JsonValue, ValidationError, model_validator
 
 from laminar_core.protocol.edges import PartitioningKind
+from laminar_core.records.channel_entries import EdgeEntry
 from laminar_core.records.manifest import (
     CheckpointManifest,
-    EdgeEntry,
-    SubtaskEntry,
+    first_problem,
+    no_such_record,
     parse_record,
     unreadable,
 )
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.record import (
     Count,
     DurationMs,
@@ -28,6 +29,7 @@ from laminar_core.records.record import (
 )
 from laminar_core.records.seal import unseal
 from laminar_core.records.segment import SegmentRef
+from laminar_core.records.stored_manifest import StoredManifest
 
 
 class SubtaskEntryV1(Record):
@@ -150,6 +152,18 @@ class _ManifestV5(Record, extra="allow"):
         return self
 
 
+class _ManifestV6(Record, extra="allow"):
+    """The fields that differ in format 6, which has an entry for each channel, as in memory."""
+
+    format_version: Literal[6]
+
+    @model_validator(mode="after")
+    def _has_nothing_newer(self) -> Self:
+        if "event_times" in (self.model_extra or {}):
+            raise ValueError("event_times came with format 7")
+        return self
+
+
 def parse_manifest(data: bytes) -> CheckpointManifest:
     """Read a manifest of any released version, as if it were of the newest.
 
@@ -165,9 +179,18 @@ def parse_manifest(data: bytes) -> CheckpointManifest:
             f"manifest format {version!r} is not known, this Laminar reads 1 to {NEWEST}: use the "
             "version that wrote it"
         )
+    if version == NEWEST:
+        return _unfolded(parse_record(StoredManifest, data))
     for upgrade in _UPGRADES[version - 1 :]:
         data = upgrade(data)
     return parse_record(CheckpointManifest, data)
+
+
+def _unfolded(stored: StoredManifest) -> CheckpointManifest:
+    try:
+        return CheckpointManifest.model_validate(stored.unfolded())
+    except ValidationError as error:
+        raise no_such_record(CheckpointManifest.__name__, error) from error
 
 
 def _from_1(data: bytes) -> bytes:
@@ -198,8 +221,12 @@ def _from_5(data: bytes) -> bytes:
     return _as_json(manifest, changes)
 
 
-_UPGRADES = (_from_1, _from_2, _from_3, _from_4, _from_5)
-"""The first one makes format 2 of format 1, and so on."""
+def _from_6(data: bytes) -> bytes:
+    return _as_json(parse_record(_ManifestV6, data), {"format_version": NEWEST})
+
+
+_UPGRADES = (_from_1, _from_2, _from_3, _from_4, _from_5, _from_6)
+"""The first one makes format 2 of format 1, and so on; the last one, the newest in memory."""
 NEWEST = len(_UPGRADES) + 1
 
 
@@ -248,11 +275,16 @@ def _described_partitioning(words: str) -> PartitioningKind | None:
     return PartitioningKind.KEYED if words.startswith(_KEYED) else _WORDS.get(words)
 
 
+class _AnyVersion(BaseModel):
+    """The version, and nothing else, so that the rest is skipped."""
+
+    format_version: JsonValue = None
+
+
 def _version_of(data: bytes) -> JsonValue:
     if (problem := why_beyond_limits(data)) is not None:
         raise unreadable(f"the manifest cannot be read: {problem}")
     try:
-        value: JsonValue = from_json(data)
-    except ValueError as error:
-        raise unreadable(f"the manifest is no JSON ({error})") from error
-    return value.get("format_version") if isinstance(value, dict) else None
+        return _AnyVersion.model_validate_json(data).format_version
+    except ValidationError as error:
+        raise unreadable(f"the manifest is no JSON object ({first_problem(error)})") from error

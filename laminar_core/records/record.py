@@ -104,20 +104,28 @@ class Record(BaseModel):
         str_max_length=TEXT_LENGTH_MAX,
     )
 
+    def as_json(self) -> str:
+        """Return the record as an indented JSON object."""
+        return self.model_dump_json(indent=1)
+
     def to_bytes(self) -> bytes:
         """Return the record as JSON in UTF-8; equal records give equal bytes.
 
         Raises:
             ConfigurationError: no reader would accept it.
         """
-        data = self.model_dump_json(indent=1).encode() + b"\n"
+        data = self.as_json().encode() + b"\n"
         if (problem := why_beyond_limits(data)) is not None:
-            raise ConfigurationError(
-                ErrorCode.OBJECT_TOO_LARGE,
-                f"the {type(self).__name__} cannot be written: {problem}; run the job with fewer "
-                "subtasks, or split the request",
-            )
+            raise self.too_large(problem)
         return data
+
+    def too_large(self, problem: str) -> ConfigurationError:
+        """Return the exception for a record that no reader would accept."""
+        return ConfigurationError(
+            ErrorCode.OBJECT_TOO_LARGE,
+            f"the {type(self).__name__} cannot be written: {problem}; run the job with fewer "
+            "subtasks, or split the request",
+        )
 
 
 class Sealed(Record):

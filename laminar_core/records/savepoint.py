@@ -17,13 +17,9 @@ from typing import Literal
 from pydantic import Field
 
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.records.manifest import (
-    CheckpointManifest,
-    InflightEntry,
-    SubtaskEntry,
-    parse_record,
-    unreadable,
-)
+from laminar_core.records.channel_entries import InflightEntry
+from laminar_core.records.manifest import CheckpointManifest, parse_record, unreadable
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.manifest_versions import parse_manifest
 from laminar_core.records.record import (
     CheckpointNumber,
@@ -113,7 +109,7 @@ def parse_savepoint(data: bytes) -> SavepointRecord:
 
 def manifest_as_json(manifest: CheckpointManifest) -> JsonObject:
     """Return the manifest as a JSON value for use in another record, without its own seal."""
-    return json.loads(manifest.model_dump_json())
+    return json.loads(unseal(manifest.to_bytes()))
 
 
 def outside_checkpoint(path: str) -> str:

@@ -2,11 +2,7 @@
 
 from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId, Generation
-from laminar_core.records.manifest import (
-    CommitRecord,
-    HistoryRecord,
-    TriggerRecord,
-)
+from laminar_core.records.manifest import CommitRecord, HistoryRecord, TriggerRecord
 from laminar_core.records.paths import JobPaths, checkpoints_in
 from laminar_core.store.claims import Claims
 from laminar_core.store.records import create_or_confirm, read_record

@@ -19,12 +19,7 @@ from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.audit import Anchor, Finding
 from laminar_core.records.audit_ref import AuditRef
-from laminar_core.records.manifest import (
-    GenerationBase,
-    GenerationClaim,
-    GenerationEnd,
-    Heartbeat,
-)
+from laminar_core.records.manifest import GenerationBase, GenerationClaim, GenerationEnd, Heartbeat
 from laminar_core.records.manifest_versions import parse_manifest
 from laminar_core.records.paths import JobPaths, generation_in, number_in
 from laminar_core.records.retention import is_tombstone

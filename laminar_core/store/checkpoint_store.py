@@ -34,9 +34,7 @@ from laminar_core.protocol.recovery_facts import (
 )
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.checkpoint_index import KnownCheckpoint
-from laminar_core.records.manifest import (
-    CheckpointManifest,
-)
+from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.records.paths import JobPaths, checkpoints_in
 from laminar_core.store.attempts import Attempts
 from laminar_core.store.checkpoint_index import CheckpointIndex

@@ -23,11 +23,7 @@ from laminar_core.protocol.recovery import (
 from laminar_core.protocol.types import Generation
 from laminar_core.records.actor import Actor
 from laminar_core.records.audit_ref import AuditRef
-from laminar_core.records.manifest import (
-    GenerationBase,
-    GenerationClaim,
-    Owner,
-)
+from laminar_core.records.manifest import GenerationBase, GenerationClaim, Owner
 from laminar_core.records.paths import JobPaths, generation_in, number_in
 from laminar_core.records.record import JsonObject
 from laminar_core.records.spark_application import SparkApplication

@@ -14,11 +14,7 @@ from laminar_core.protocol.recovery import (
 )
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.audit_ref import AuditRef
-from laminar_core.records.manifest import (
-    GenerationBase,
-    GenerationEnd,
-    Heartbeat,
-)
+from laminar_core.records.manifest import GenerationBase, GenerationEnd, Heartbeat
 from laminar_core.records.partial_reset import PartialReset
 from laminar_core.records.paths import JobPaths
 from laminar_core.records.savepoint_use import SavepointUse

@@ -18,7 +18,7 @@ from laminar_core.codec.digest import sha256_hex
 from laminar_core.codec.inflight import Expected, InflightElement, decode, schema_of
 from laminar_core.errors import CorruptCheckpointError, ErrorCode, IncompatibleStateError
 from laminar_core.objectstore.opening import ObjectStore, address
-from laminar_core.records.manifest import InflightEntry
+from laminar_core.records.channel_entries import InflightEntry
 from laminar_core.records.paths import JobPaths
 from laminar_core.records.record import FileRef
 from laminar_core.store.verification import read_verified

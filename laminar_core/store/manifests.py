@@ -11,9 +11,7 @@ from laminar_core.errors import (
 from laminar_core.objectstore.opening import ObjectStore, address
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.damage import DamagedFile
-from laminar_core.records.manifest import (
-    CheckpointManifest,
-)
+from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.records.manifest_versions import parse_manifest
 from laminar_core.records.paths import JobPaths, number_in
 from laminar_core.records.retention import TOMBSTONE_LENGTH_MAX, is_tombstone

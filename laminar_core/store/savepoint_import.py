@@ -36,9 +36,9 @@ from laminar_core.records.manifest import (
     CheckpointManifest,
     GenerationBase,
     HistoryRecord,
-    SubtaskEntry,
     TriggerRecord,
 )
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.savepoint import SavepointDeletion, SavepointOrigin, relocated
 from laminar_core.records.savepoint_use import SavepointUse
 from laminar_core.store.checkpoint_store import CheckpointStore

@@ -29,7 +29,8 @@ from laminar_core.errors import (
 from laminar_core.objectstore.opening import ObjectStore, address, open_object_store, place_below
 from laminar_core.protocol.types import Generation
 from laminar_core.records.actor import Actor
-from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.record import FileRef
 from laminar_core.records.savepoint import (
     MARKER,

@@ -9,7 +9,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from laminar_core.codec.arrow import decode_table
-from laminar_core.records.manifest import CheckpointManifest, FileRef, SubtaskEntry
+from laminar_core.records.manifest import CheckpointManifest, FileRef
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.segment import SegmentRef
 from laminar_core.state.reading import finished_window_us, merged_rows
 from laminar_core.store.savepoints import FoundSavepoint

@@ -5,12 +5,7 @@ from typing import Literal
 
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation, ResolvedMode
 from laminar_core.records.checkpoint_index import KnownCheckpoint
-from laminar_core.records.manifest import (
-    CheckpointManifest,
-    HistoryRecord,
-    Outcome,
-    TriggerRecord,
-)
+from laminar_core.records.manifest import CheckpointManifest, HistoryRecord, Outcome, TriggerRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.types import Batch, Watermark
-from laminar_core.records.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
+from laminar_core.records.channel_entries import InflightEntry
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.state.splits import current
 from laminar_core.store.checkpoint_parts import CheckpointParts
 from laminar_core.store.state_reading import StateFiles, read_rows, table_names

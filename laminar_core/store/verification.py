@@ -9,7 +9,8 @@ from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.objectstore.opening import ObjectStore, address
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.records.manifest import CheckpointManifest, FileRef, InflightEntry
+from laminar_core.records.channel_entries import InflightEntry
+from laminar_core.records.manifest import CheckpointManifest, FileRef
 from laminar_core.records.paths import JobPaths
 
 WHOLE_BYTES_MAX = 256 << 20

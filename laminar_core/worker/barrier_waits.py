@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from laminar_core.host.clock import Clock
 from laminar_core.protocol.types import NO_CHECKPOINT, ChannelId, CheckpointId
-from laminar_core.records.manifest import SLOWEST_CHANNELS_MAX, ChannelAlignment
+from laminar_core.records.channel_entries import SLOWEST_CHANNELS_MAX, ChannelAlignment
 
 
 class BarrierWaits:

@@ -22,7 +22,7 @@ from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.links import LINK_DOWN_MAX_MS
 from laminar_core.protocol.types import NO_CHECKPOINT, Batch, CheckpointId, Generation
 from laminar_core.protocol.unaligned import Direction
-from laminar_core.records.manifest import SubtaskEntry
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.segment import SegmentRef
 from laminar_core.state.evolving import evolved, evolved_batch
 from laminar_core.state.expiry import unexpired

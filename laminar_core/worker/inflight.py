@@ -26,7 +26,8 @@ from laminar_core.protocol.unaligned import (
     UnalignedCheckpointer,
     UnalignedCheckpointMetrics,
 )
-from laminar_core.records.manifest import EdgeRef, FileRef, InflightEntry
+from laminar_core.records.channel_entries import EdgeRef, InflightEntry
+from laminar_core.records.manifest import FileRef
 from laminar_core.worker.channels import InputChannel, OutputChannel
 from laminar_core.worker.outputs import EdgeOutput
 

@@ -14,7 +14,7 @@ from laminar_core.codec.envelope import Compression
 from laminar_core.codec.inflight import Buffer, InflightEncoder
 from laminar_core.errors import LaminarError
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.records.manifest import InflightEntry
+from laminar_core.records.channel_entries import InflightEntry
 from laminar_core.records.record import FileRef
 from laminar_core.store.checkpoint_parts import CheckpointParts
 from laminar_core.worker.inflight import Captured, Queue

@@ -8,7 +8,7 @@ from laminar_core.codec.key_groups import partition
 from laminar_core.link.wire import ArrowElement
 from laminar_core.plan.plan import Broadcast, Edge, Forward, Keyed, Plan, Rebalance, SideOutput
 from laminar_core.protocol.types import Batch, ChannelId
-from laminar_core.records.manifest import EdgeEntry, EdgeRef
+from laminar_core.records.channel_entries import EdgeEntry, EdgeRef
 from laminar_core.worker.channels import OutputChannel
 
 Split = Callable[[pa.RecordBatch], Iterable[tuple[int, pa.RecordBatch]]]

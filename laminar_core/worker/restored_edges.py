@@ -22,7 +22,7 @@ from laminar_core.plan.plan import Broadcast, Edge, Forward, Keyed, Plan, Rebala
 from laminar_core.protocol.types import Batch, ChannelId
 from laminar_core.protocol.virtual_channels import ChannelTime, VirtualChannels
 from laminar_core.protocol.watermarks import WatermarkGate
-from laminar_core.records.manifest import AlignmentEntry
+from laminar_core.records.channel_entries import AlignmentEntry
 from laminar_core.state.rescaling import Exchange, Own, Rescaling
 from laminar_core.worker.inflight import ElementSizes, SnapshotLimits
 from laminar_core.worker.outputs import numbered_inputs, senders_of

@@ -11,14 +11,9 @@ from dataclasses import dataclass, replace
 
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.records.manifest import (
-    AlignmentEntry,
-    CheckpointManifest,
-    EdgeEntry,
-    EdgeRef,
-    InflightEntry,
-    SubtaskEntry,
-)
+from laminar_core.records.channel_entries import AlignmentEntry, EdgeEntry, EdgeRef, InflightEntry
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.record import FileRef
 from laminar_core.state.rescaling import Rescaling
 from laminar_core.worker.outputs import edge_ref

@@ -23,8 +23,9 @@ from laminar_core.host.calls import Calls, ThreadCalls
 from laminar_core.host.clock import Clock
 from laminar_core.operators.base import Snapshot
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.channel_entries import AlignmentEntry, InflightEntry
 from laminar_core.records.limits import TIME_US_MIN
-from laminar_core.records.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.record import FileRef
 from laminar_core.records.segment import SegmentRef, total_bytes
 from laminar_core.worker.inflight import Captured, Queue

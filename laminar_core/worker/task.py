@@ -61,7 +61,7 @@ from laminar_core.protocol.types import (
 )
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.protocol.watermarks import WatermarkGate
-from laminar_core.records.manifest import AlignmentEntry, ChannelAlignment, ChannelEntry
+from laminar_core.records.channel_entries import AlignmentEntry, ChannelAlignment, ChannelEntry
 from laminar_core.worker.barrier_waits import BarrierWaits
 from laminar_core.worker.channels import InputChannel
 from laminar_core.worker.firing import Firing

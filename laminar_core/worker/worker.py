@@ -65,8 +65,8 @@ from laminar_core.link.transport import WorkerTransport
 from laminar_core.link.versions import own_versions, require_same
 from laminar_core.objectstore.contract import counts_of
 from laminar_core.protocol.types import CheckpointId, DeclineCause, Generation
+from laminar_core.records.channel_entries import AlignmentEntry
 from laminar_core.records.damage import DamagedFile
-from laminar_core.records.manifest import AlignmentEntry
 from laminar_core.records.record import FileRef
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.worker.backends import open_backend

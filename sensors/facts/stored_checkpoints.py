@@ -8,7 +8,8 @@ from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, CheckpointKind
 from laminar_core.records.commands import ControlCommand
-from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.resources.names import partition_of
 from laminar_core.state.segment_chain import runs_of
 from laminar_core.state.splits import current, is_table_of_splits, rows_read, rows_total

@@ -13,7 +13,8 @@ from collections import Counter
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from laminar_core.records.manifest import AlignmentEntry, CheckpointManifest
+from laminar_core.records.channel_entries import AlignmentEntry
+from laminar_core.records.manifest import CheckpointManifest
 
 MARKDOWN_MAX = 999
 """The longest Markdown that Dagster's UI draws in the page."""

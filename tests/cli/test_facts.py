@@ -1,7 +1,8 @@
 """Two manifests that say the same say nothing; what only one of them says is None in the other."""
 
 from laminar_core.cli.facts import Fact, changed_facts
-from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import SubtaskEntry
 from tests.records.manifests import alignment, manifest
 
 

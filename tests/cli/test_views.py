@@ -10,7 +10,7 @@ from laminar_core.cli.views import (
     print_table,
 )
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
-from laminar_core.records.manifest import AlignmentEntry, ChannelAlignment, ChannelEntry
+from laminar_core.records.channel_entries import AlignmentEntry, ChannelAlignment, ChannelEntry
 from laminar_core.store.summaries import CheckpointSummary
 from laminar_core.store.verification import PartReport, VerifyReport
 from tests.records.manifests import edge, file_ref, inflight, manifest, subtask, unaligned

@@ -3,6 +3,7 @@
 import re
 import struct
 import zlib
+from hashlib import sha256
 from pathlib import Path
 
 from laminar_core.codec.arrow import SEGMENT_VERSION, encode_table
@@ -31,7 +32,10 @@ def test_the_example_reads_what_laminar_writes(tmp_path, monkeypatch, capsys) ->
         before, part = file(ELEMENTS[:1]), file(compression=compression)
         path.write_bytes(before + part + before)
         entry = inflight(
-            path=str(path.relative_to(tmp_path)), offset=len(before), size_bytes=len(part)
+            path=str(path.relative_to(tmp_path)),
+            offset=len(before),
+            size_bytes=len(part),
+            sha256=sha256(part).hexdigest(),
         )
         (folder / "manifest.json").write_bytes(unaligned(inflight_data=(entry,)).to_bytes())
         exec(compile(program, "docs/formats.md", "exec"), {})

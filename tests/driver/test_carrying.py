@@ -7,7 +7,8 @@ from laminar_core.driver.carrying import Carried
 from laminar_core.errors import CheckpointDeclined, CorruptCheckpointError
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.types import CheckpointId, Generation
-from laminar_core.records.manifest import CarriedOperator, CheckpointManifest
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import CarriedOperator
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.records.manifests import subtask
 from tests.records.test_manifest_versions import CARRYING

@@ -9,7 +9,7 @@ from laminar_core.driver.completion import (
 from laminar_core.driver.events import ChannelWait, OperatorBytes
 from laminar_core.protocol.coordinator_events import Outcome, RecordOutcome
 from laminar_core.protocol.types import CheckpointId, CheckpointKind
-from laminar_core.records.manifest import AlignmentEntry, ChannelAlignment
+from laminar_core.records.channel_entries import AlignmentEntry, ChannelAlignment
 from tests.records.manifests import alignment, manifest, subtask
 
 

@@ -11,7 +11,7 @@ from laminar_core.link.messages import AddSplits, SourceProgress, decode_splits
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.split_book import FoundSoFar
 from laminar_core.protocol.types import CheckpointId, Generation
-from laminar_core.records.manifest import DiscoveryEntry
+from laminar_core.records.manifest_fields import DiscoveryEntry
 from laminar_core.state.splits import split_table
 from tests.driver.hosts import Background, Host
 

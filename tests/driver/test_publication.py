@@ -18,13 +18,9 @@ from laminar_core.driver.publication import (
 from laminar_core.link.messages import SnapshotAck
 from laminar_core.protocol.coordinator_events import Outcome, RecordOutcome
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation, ResolvedMode
-from laminar_core.records.manifest import (
-    AlignmentEntry,
-    DiscoveryEntry,
-    InflightEntry,
-    TriggerRecord,
-    fingerprint_of,
-)
+from laminar_core.records.channel_entries import AlignmentEntry, InflightEntry
+from laminar_core.records.manifest import TriggerRecord, fingerprint_of
+from laminar_core.records.manifest_fields import DiscoveryEntry
 from laminar_core.records.manifest_versions import parse_manifest
 from tests.plan.plans import small_plan
 from tests.records.manifests import edge, edge_entry, file_ref, files_of, inflight, subtask

@@ -3,7 +3,8 @@
 from laminar_core.driver.sink_watch import SinkWatch
 from laminar_core.host.clock import ManualClock
 from laminar_core.operators.base import JsonObject
-from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.sink_numbers import SinkNumbers
 from tests.records.manifests import manifest, subtask
 

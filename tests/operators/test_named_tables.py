@@ -26,7 +26,8 @@ from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.operators.base import IncrementalSubtask, Snapshot, StateTable, SubtaskContext
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
-from laminar_core.records.manifest import SubtaskEntry, fingerprint_of
+from laminar_core.records.manifest import fingerprint_of
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.segment import SegmentRef
 from laminar_core.state.chunks import MemoryBackend, StateBackend
 from laminar_core.state.expiry import unexpired

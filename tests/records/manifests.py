@@ -6,16 +6,15 @@ import pyarrow as pa
 
 from laminar_core.protocol.edges import PartitioningKind
 from laminar_core.protocol.types import CheckpointKind
-from laminar_core.records.manifest import (
+from laminar_core.records.channel_entries import (
     AlignmentEntry,
     ChannelEntry,
-    CheckpointManifest,
     EdgeEntry,
     EdgeRef,
     InflightEntry,
-    SubtaskEntry,
-    fingerprint_of,
 )
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.record import FileRef
 from laminar_core.records.segment import SegmentRef
 
@@ -148,3 +147,51 @@ def unaligned(mode: str = "unaligned", **changes: Any) -> CheckpointManifest:
     }
     fields |= changes
     return manifest(**{"inflight_files": files_of(*fields["inflight_data"])} | fields)
+
+
+def folded() -> CheckpointManifest:
+    """Return a manifest of ranges with gaps, of idle channels, and of columns with several parts.
+
+    Of three senders the first is ahead at the second receiver and has not been heard of at the
+    fourth, and the last one is idle at all but the first.
+    """
+    path = "checkpoints/0000000007/operators/inflight_"
+    size_bytes = iter(range(10, 90, 10))
+    times_us = {0: (5, 9, 5, None), 1: (7, 7, 7, 7), 2: (3, 3, 3, 3)}
+    alignments = tuple(
+        alignment(
+            subtask_index=receiver,
+            mode="unaligned",
+            channels=tuple(
+                ChannelEntry(input_id=n, watermark_us=t[receiver], idle=n == 2 and receiver > 0)
+                for n, t in times_us.items()
+                if (n, receiver) != (1, 2)
+            ),
+        )
+        for receiver in range(4)
+    )
+    received = [
+        inflight(
+            path=f"{path}{receiver}.buf",
+            subtask_index=receiver,
+            receiver=receiver,
+            sender=sender,
+            input_id=2 + sender,
+            offset=100 * sender,
+            size_bytes=next(size_bytes),
+            row_count=sender,
+        )
+        for receiver in (0, 1)
+        for sender in (0, 1, 3)
+    ]
+    sent = inflight(
+        path=f"{path}1.buf",
+        direction="output",
+        subtask_index=1,
+        sender=1,
+        receiver=1,
+        input_id=7,
+        offset=400,
+    )
+    entries = (*received[:5], sent, received[5])
+    return unaligned(alignment=alignments, inflight_data=entries)

@@ -1,7 +1,7 @@
 """Numbers of bad rows add up, and a checkpoint has those of its sources."""
 
 from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals, bad_rows_of
-from laminar_core.records.manifest import SubtaskEntry
+from laminar_core.records.manifest_fields import SubtaskEntry
 from tests.records.manifests import manifest
 
 

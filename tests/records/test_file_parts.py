@@ -1,8 +1,22 @@
 """Parts of files: no part where it cannot be, none twice, and no file without one."""
 
+from typing import NamedTuple
+
 import pytest
 
-from laminar_core.records.file_parts import FilePart, problem_of
+from laminar_core.records.file_parts import problem_of
+
+
+class FilePart(NamedTuple):
+    path: str
+    offset: int
+    size_bytes: int
+    channel: str
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size_bytes
+
 
 SIZES = {"a": 10, "b": 4}
 WHOLE = [FilePart("a", 6, 4, "two"), FilePart("b", 0, 4, "three"), FilePart("a", 0, 6, "one")]

@@ -46,6 +46,7 @@ def test_the_documented_limits_are_the_ones_that_hold():
         limits.PARALLELISM_MAX,
         limits.TEXT_LENGTH_MAX,
         limits.ITEMS_MAX,
+        limits.CHANNELS_MAX,
         limits.DEPTH_MAX,
         limits.PATH_LENGTH_MAX,
         KEY_LENGTH_MAX,

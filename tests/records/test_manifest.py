@@ -26,6 +26,7 @@ from laminar_core.records.manifest import (
     resolved_mode,
 )
 from laminar_core.records.seal import unseal
+from laminar_core.records.stored_manifest import StoredManifest
 from tests.records.manifests import (
     DESCRIPTIONS,
     DIGEST,
@@ -80,7 +81,7 @@ RECORDS = [
 ]
 
 
-EVERY_RECORD = [manifest(), unaligned(), *RECORDS]
+EVERY_RECORD = [StoredManifest.of(manifest()), StoredManifest.of(unaligned()), *RECORDS]
 IDS = [f"{type(record).__name__}-{i}" for i, record in enumerate(EVERY_RECORD)]
 
 

@@ -6,19 +6,16 @@ from pydantic import ValidationError
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.protocol.edges import PartitioningKind
-from laminar_core.records.manifest import (
-    CarriedOperator,
-    CheckpointManifest,
-    DiscoveryEntry,
-    EdgeEntry,
-    fingerprint_of,
-)
+from laminar_core.records.channel_entries import EdgeEntry
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.records.manifest_fields import CarriedOperator, DiscoveryEntry
 from laminar_core.records.manifest_versions import parse_manifest
 from tests.records.manifests import (
     DESCRIPTIONS,
     DIGEST,
     edge,
     file_ref,
+    folded,
     inflight,
     manifest,
     subtask,
@@ -56,6 +53,12 @@ def tables() -> CheckpointManifest:
     expired_us = {"left": 1_600_000_000_000_000, "right": -1}
     changed = first.model_copy(update={"segments": segments, "expired_us": expired_us})
     return manifest(subtasks=(changed, *rest))
+
+
+def in_order(made: CheckpointManifest) -> CheckpointManifest:
+    """Return the manifest with its parts in the order in which the driver lists them."""
+    parts = sorted(made.inflight_data, key=lambda entry: entry.queue)
+    return made.model_copy(update={"inflight_data": tuple(parts)})
 
 
 def packed() -> CheckpointManifest:
@@ -133,6 +136,9 @@ FORMAT_5 = [*FORMAT_4, ("_tables", tables())]
 FORMAT_6 = [*FORMAT_5, ("_packed", packed())]
 
 
+FORMAT_7 = [*FORMAT_5, ("_packed", in_order(packed())), ("_folded", folded())]
+
+
 class TestGolden:
     """If one of them fails, checkpoints out there cannot be restored: add a version instead."""
 
@@ -162,8 +168,12 @@ class TestGolden:
         assert parse_manifest((GOLDEN / f"manifest_v5{name}.json").read_bytes()) == made
 
     @pytest.mark.parametrize(("name", "made"), FORMAT_6)
-    def test_format_6_is_read_for_ever_and_written_as_it_always_was(self, name, made):
-        data = (GOLDEN / f"manifest_v6{name}.json").read_bytes()
+    def test_format_6_is_read_for_ever(self, name, made):
+        assert parse_manifest((GOLDEN / f"manifest_v6{name}.json").read_bytes()) == made
+
+    @pytest.mark.parametrize(("name", "made"), FORMAT_7)
+    def test_format_7_is_read_for_ever_and_written_as_it_always_was(self, name, made):
+        data = (GOLDEN / f"manifest_v7{name}.json").read_bytes()
         assert parse_manifest(data) == made
         assert made.to_bytes() == data
 
@@ -212,9 +222,18 @@ class TestGolden:
         with pytest.raises(CorruptCheckpointError, match="offset came with format 6"):
             parse_manifest(json.dumps(older).encode())
 
+    def test_format_6_knows_nothing_that_is_folded(self):
+        older = json.loads((GOLDEN / "manifest_v6_packed.json").read_bytes())
+        del older["sha256"]
+        with pytest.raises(CorruptCheckpointError, match="event_times came with format 7"):
+            parse_manifest(json.dumps(older | {"event_times": []}).encode())
+        older["inflight_files"][0]["parts"] = []
+        with pytest.raises(CorruptCheckpointError, match=r"inflight_files\.0\.parts: Extra inputs"):
+            parse_manifest(json.dumps(older).encode())
+
     @pytest.mark.parametrize("name", ["a/b", "..", "a b", "x" * 101])
     def test_a_table_has_a_plain_name(self, name):
-        newest = json.loads((GOLDEN / "manifest_v6_tables.json").read_bytes())
+        newest = json.loads((GOLDEN / "manifest_v7_tables.json").read_bytes())
         del newest["sha256"]
         newest["subtasks"][0]["segments"][0]["table"] = name
         with pytest.raises(CorruptCheckpointError):
@@ -243,8 +262,8 @@ class TestGolden:
 
 def as_format_2(descriptions):
     """A manifest of format 2 whose operators are described so, beside those that kept state."""
-    newest = json.loads(manifest().to_bytes())
-    del newest["edges"], newest["discovery"], newest["sha256"], newest["inflight_files"]
+    newest = json.loads((GOLDEN / "manifest_v2.json").read_bytes())
+    del newest["sha256"]
     digests = {operator_id: fingerprint_of(text) for operator_id, text in descriptions.items()}
     return newest | {
         "format_version": 2,
@@ -297,6 +316,22 @@ class TestEdgesOfFormat2:
         assert edges_of_format_2({"inputs": inputs}) == ()
 
 
+def test_what_is_alike_is_written_once_and_an_entry_of_a_list_is_one_line():
+    written = folded().to_bytes().decode()
+    assert written.count(f'"path":"{folded().inflight_files[0].path}"') == 1
+    lines = [
+        json.loads(line.strip().rstrip(",")) for line in written.splitlines() if line[:2] == "  "
+    ]
+    assert [line.get("receivers") for line in lines].count(None) == 4 + 4 + 2
+    times = json.loads(written)["event_times"]
+    assert [(t["input_id"], t["idle"], t["receivers"], t["watermark_us"]) for t in times] == [
+        (0, False, [[0, 0], [1, 1], [2, 2], [3, 3]], [5, 9, 5, None]),
+        (1, False, [[0, 1], [3, 3]], [7, 7]),
+        (2, False, [[0, 0]], [3]),
+        (2, True, [[1, 3]], [3]),
+    ]
+
+
 def test_a_checkpoint_of_changes_names_what_earlier_ones_wrote():
     written = incremental()
     assert written.size_bytes == 1234 + 1234 + 9
@@ -325,7 +360,7 @@ def test_what_is_no_manifest_is_unreadable(data):
     assert caught.value.code is ErrorCode.MANIFEST_UNREADABLE
 
 
-@pytest.mark.parametrize("version", [0, 6, "1", True, 1.0, None])
+@pytest.mark.parametrize("version", [0, 7, "1", True, 1.0, None])
 def test_another_format_version_is_refused(version):
     changed = json.loads(FIRST_EVER) | {"format_version": version}
     with pytest.raises(CorruptCheckpointError) as caught:
@@ -334,6 +369,6 @@ def test_another_format_version_is_refused(version):
 
 
 def test_a_newer_version_says_what_to_do():
-    changed = json.loads(FIRST_EVER) | {"format_version": 7}
+    changed = json.loads(FIRST_EVER) | {"format_version": 8}
     with pytest.raises(CorruptCheckpointError, match="use the version that wrote it"):
         parse_manifest(json.dumps(changed).encode())

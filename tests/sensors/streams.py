@@ -12,16 +12,11 @@ from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import Actor, kind_by_name
 from laminar_core.records.audit_ref import AuditRef
+from laminar_core.records.channel_entries import EdgeEntry
 from laminar_core.records.commands import ControlBegun, ControlCommand, ControlResult, SetMode
 from laminar_core.records.damage import DamagedFile
 from laminar_core.records.drill import DrillRecord
-from laminar_core.records.manifest import (
-    EdgeEntry,
-    Heartbeat,
-    HistoryRecord,
-    Owner,
-    fingerprint_of,
-)
+from laminar_core.records.manifest import Heartbeat, HistoryRecord, Owner, fingerprint_of
 from laminar_core.records.record import JsonObject
 from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.resources import CheckpointStoreResource

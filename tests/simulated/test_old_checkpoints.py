@@ -5,7 +5,8 @@ edge, collected rows and two sources in the middle of their splits. ``store_v1``
 code before manifest version 2 (state as plain Arrow files, bases without a digest or a copy).
 
 Commits that added the stores: 2741c6a (versions 1 and 2), 8a887fc (3), 73f0b24 (4), 2327e7c
-(5) and "Manifest 6 has a golden store, a benchmark and its documents" (6).
+(5), "Manifest 6 has a golden store, a benchmark and its documents" (6) and "Manifest 7 has a golden
+store and its documents" (7).
 """
 
 import shutil
@@ -29,7 +30,7 @@ from laminar_core.testing.world import ProcessKilledError
 from laminar_core.worker.outputs import edge_entry
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-VERSIONS = [1, 2, 3, 4, 5, 6]
+VERSIONS = [1, 2, 3, 4, 5, 6, 7]
 """Versions of the manifest."""
 SECOND, SIZE = 1_000_000, 20
 ROWS = [

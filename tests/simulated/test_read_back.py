@@ -17,7 +17,8 @@ from laminar_core.plan.plan import Plan
 from laminar_core.plan.state_options import SnapshotMode, StateOptions
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import CheckpointId, Generation
-from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.store.comparison import compare_operator
 from laminar_core.store.state_reading import read_rows
 from laminar_core.testing.jobs import DELAY, payments, windowed

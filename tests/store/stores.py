@@ -9,11 +9,11 @@ from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import Actor
+from laminar_core.records.channel_entries import InflightEntry
 from laminar_core.records.manifest import (
     CheckpointManifest,
     CommitRecord,
     HistoryRecord,
-    InflightEntry,
     Owner,
     TriggerRecord,
 )

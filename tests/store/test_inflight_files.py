@@ -7,7 +7,7 @@ from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.records.manifest import InflightEntry
+from laminar_core.records.channel_entries import InflightEntry
 from laminar_core.store import inflight_files
 from tests.codec.inflight_files import ELEMENTS, batch, file
 from tests.records.manifests import edge, inflight

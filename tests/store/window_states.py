@@ -8,7 +8,8 @@ from pydantic import JsonValue
 
 from laminar_core.codec.key_groups import key_group_range, key_groups_of
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry, fingerprint_of
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.record import JsonObject
 from laminar_core.state.splits import at_rows, numbered_splits
 from laminar_core.state.window_layout import TIME_TYPE

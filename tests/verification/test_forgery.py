@@ -6,10 +6,10 @@ import pytest
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.records.manifest_versions import parse_manifest
 from laminar_core.records.seal import unseal
-from tests.records.manifests import unaligned
+from tests.records.manifests import folded
 from verification.forgery import forge, forge_beyond
 
-HONEST = unaligned().to_bytes()
+HONEST = folded().to_bytes()
 
 
 @pytest.mark.sampled(5)

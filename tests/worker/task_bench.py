@@ -23,7 +23,7 @@ from laminar_core.protocol.types import (
     Watermark,
 )
 from laminar_core.protocol.watermarks import WatermarkGate
-from laminar_core.records.manifest import AlignmentEntry
+from laminar_core.records.channel_entries import AlignmentEntry
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.worker.channels import (
     CREDITS_PER_CHANNEL,

@@ -2,7 +2,7 @@
 
 from laminar_core.host.clock import ManualClock
 from laminar_core.protocol.types import NO_CHECKPOINT, ChannelId, CheckpointId
-from laminar_core.records.manifest import SLOWEST_CHANNELS_MAX
+from laminar_core.records.channel_entries import SLOWEST_CHANNELS_MAX
 from laminar_core.worker.barrier_waits import BarrierWaits
 
 ONE, TWO = CheckpointId(1), CheckpointId(2)

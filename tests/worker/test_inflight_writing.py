@@ -6,7 +6,7 @@ import pytest
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.types import Batch, CheckpointId
 from laminar_core.protocol.unaligned import InFlightChannelData, QueueId
-from laminar_core.records.manifest import EdgeRef
+from laminar_core.records.channel_entries import EdgeRef
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.worker import inflight_writing
 from laminar_core.worker.inflight import Captured, Queue

@@ -21,7 +21,7 @@ from laminar_core.plan.plan import (
 )
 from laminar_core.protocol.types import Batch, ChannelId, Idle, Watermark
 from laminar_core.protocol.watermarks import WatermarkGate
-from laminar_core.records.manifest import AlignmentEntry, ChannelEntry
+from laminar_core.records.channel_entries import AlignmentEntry, ChannelEntry
 from laminar_core.state.rescaling import Rescaling
 from laminar_core.worker.outputs import numbered_inputs, splitter
 from laminar_core.worker.restored_edges import (

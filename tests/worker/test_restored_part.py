@@ -13,13 +13,8 @@ from laminar_core.codec.inflight import InflightElement
 from laminar_core.plan.plan import Broadcast, Forward, Keyed, Partitioning, Rebalance
 from laminar_core.protocol.types import Watermark
 from laminar_core.protocol.unaligned import Direction
-from laminar_core.records.manifest import (
-    AlignmentEntry,
-    ChannelEntry,
-    CheckpointManifest,
-    InflightEntry,
-    fingerprint_of,
-)
+from laminar_core.records.channel_entries import AlignmentEntry, ChannelEntry, InflightEntry
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 from laminar_core.worker.deployment import Deployment, RestoredState
 from laminar_core.worker.outputs import edge_ref
 from laminar_core.worker.restored_part import RestoredPart

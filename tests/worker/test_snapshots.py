@@ -13,8 +13,8 @@ from laminar_core.operators.base import Snapshot, StateTable
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.types import Batch, CheckpointId, Generation
 from laminar_core.protocol.unaligned import InFlightChannelData, QueueId
+from laminar_core.records.channel_entries import EdgeRef
 from laminar_core.records.limits import TIME_US_MIN
-from laminar_core.records.manifest import EdgeRef
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.worker import inflight_writing
 from laminar_core.worker.inflight import Captured, Queue

@@ -28,12 +28,8 @@ from laminar_core.protocol.types import (
     Generation,
     Watermark,
 )
-from laminar_core.records.manifest import (
-    AlignmentEntry,
-    ChannelEntry,
-    CheckpointManifest,
-    fingerprint_of,
-)
+from laminar_core.records.channel_entries import AlignmentEntry, ChannelEntry
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 from laminar_core.worker.channels import CREDITS_PER_CHANNEL
 from laminar_core.worker.deployment import Deployment, RestoredState
 from laminar_core.worker.restored_part import RestoredPart

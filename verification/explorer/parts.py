@@ -16,7 +16,7 @@ from laminar_core.protocol.types import (
     Idle,
     Watermark,
 )
-from laminar_core.records.manifest import AlignmentEntry
+from laminar_core.records.channel_entries import AlignmentEntry
 from laminar_core.worker.inflight import Captured
 from laminar_core.worker.task import Cut
 from verification.explorer.records import (

@@ -22,7 +22,8 @@ from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, redistribution_of
 from laminar_core.operators.mapping import difference
 from laminar_core.plan.plan import INPUTS_KEY, Plan
-from laminar_core.records.manifest import CheckpointManifest, EdgeRef, fingerprint_of
+from laminar_core.records.channel_entries import EdgeRef
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,8 @@ from laminar_core.driver.recovery.source_changes import first_channels, inputs_i
 from laminar_core.operators.base import JsonObject
 from laminar_core.plan.plan import INPUTS_KEY, Edge, Plan
 from laminar_core.protocol.edges import PartitioningKind
-from laminar_core.records.manifest import (
-    AlignmentEntry,
-    CheckpointManifest,
-    EdgeEntry,
-    fingerprint_of,
-)
+from laminar_core.records.channel_entries import AlignmentEntry, EdgeEntry
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 
 
 def arranged(manifest: CheckpointManifest, plan: Plan) -> CheckpointManifest:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from laminar_core.operators.base import JsonObject
 from laminar_core.plan.plan import INPUTS_KEY, Forward, Plan
 from laminar_core.protocol.edges import PartitioningKind
-from laminar_core.records.manifest import CheckpointManifest, EdgeEntry, EdgeRef, fingerprint_of
+from laminar_core.records.channel_entries import EdgeEntry, EdgeRef
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 
 
 def rechained(manifest: CheckpointManifest, plan: Plan) -> CheckpointManifest:

@@ -16,7 +16,8 @@ from laminar_core.driver.recovery.column_names import (
 from laminar_core.driver.recovery.start_texts import ColumnRename, Rename
 from laminar_core.operators.base import JsonObject
 from laminar_core.plan.plan import INPUTS_KEY, Plan
-from laminar_core.records.manifest import CheckpointManifest, EdgeRef, fingerprint_of
+from laminar_core.records.channel_entries import EdgeRef
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 
 _PARTS = ("", "-combine")
 """Ends of the names of one aggregation: of itself, and of its part before the exchange."""

@@ -19,13 +19,9 @@ from laminar_core.operators.base import JsonObject
 from laminar_core.plan.plan import INPUTS_KEY, Plan
 from laminar_core.protocol.edges import PartitioningKind
 from laminar_core.protocol.types import WATERMARK_END_US
-from laminar_core.records.manifest import (
-    AlignmentEntry,
-    CarriedOperator,
-    CheckpointManifest,
-    EdgeEntry,
-    EdgeRef,
-)
+from laminar_core.records.channel_entries import AlignmentEntry, EdgeEntry, EdgeRef
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.manifest_fields import CarriedOperator
 
 
 @dataclass(frozen=True, slots=True)

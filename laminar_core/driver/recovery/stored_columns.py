@@ -19,7 +19,8 @@ from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import StatefulSpec
 from laminar_core.plan.evolving import rules_of_edge, rules_of_state
 from laminar_core.plan.plan import Plan
-from laminar_core.records.manifest import CheckpointManifest, EdgeRef, InflightEntry
+from laminar_core.records.channel_entries import EdgeRef, InflightEntry
+from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.records.record import FileRef
 from laminar_core.records.segment import SegmentRef
 from laminar_core.state.column_names import columns_in, renamed_columns

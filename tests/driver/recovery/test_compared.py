@@ -4,7 +4,7 @@ from laminar_core.driver.recovery.compared import operator_reports, took_part
 from laminar_core.driver.recovery.compatibility import Mismatch
 from laminar_core.driver.recovery.report import SourceReport
 from laminar_core.errors import ErrorCode, IncompatibleStateError
-from laminar_core.records.manifest import CarriedOperator
+from laminar_core.records.manifest_fields import CarriedOperator
 from tests.driver.recovery.test_evolution import COUNTED, ONE, TWO, with_state
 
 CHECKPOINT = with_state(TWO, sums=COUNTED, counts=COUNTED)

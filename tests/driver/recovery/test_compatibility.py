@@ -21,12 +21,8 @@ from laminar_core.plan.plan import (
     SourceNode,
     Vertex,
 )
-from laminar_core.records.manifest import (
-    CheckpointManifest,
-    EdgeRef,
-    InflightEntry,
-    fingerprint_of,
-)
+from laminar_core.records.channel_entries import EdgeRef, InflightEntry
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 from laminar_core.testing.scenarios import loop_job
 from tests.plan.plans import KEEP, SCHEMA, SOURCE, TIME, small_plan, with_first, with_second
 from tests.records.manifests import file_ref, manifest, subtask

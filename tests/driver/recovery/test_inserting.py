@@ -9,7 +9,8 @@ from laminar_core.driver.recovery.inserting import arranged, through
 from laminar_core.operators import agg
 from laminar_core.pipeline import Pipeline, Stream
 from laminar_core.plan.plan import Plan
-from laminar_core.records.manifest import CheckpointManifest, EdgeRef, InflightEntry, fingerprint_of
+from laminar_core.records.channel_entries import EdgeRef, InflightEntry
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 from laminar_core.testing.jobs import DELAY, payments
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource

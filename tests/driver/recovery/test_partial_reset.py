@@ -16,7 +16,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleState
 from laminar_core.operators import agg
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.plan import Plan
-from laminar_core.records.manifest import CarriedOperator
+from laminar_core.records.manifest_fields import CarriedOperator
 from laminar_core.records.partial_reset import PartialReset
 from laminar_core.testing.jobs import payments
 from laminar_core.testing.ledger import Ledger, LedgerSink

@@ -7,7 +7,8 @@ from laminar_core.driver.recovery.rechaining import rechained, vertices_of
 from laminar_core.operators import agg
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.plan import Plan
-from laminar_core.records.manifest import EdgeRef, InflightEntry, fingerprint_of
+from laminar_core.records.channel_entries import EdgeRef, InflightEntry
+from laminar_core.records.manifest import fingerprint_of
 from laminar_core.testing.jobs import DELAY, payments
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource

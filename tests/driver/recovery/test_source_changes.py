@@ -11,14 +11,9 @@ from laminar_core.operators.base import JsonObject
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.types import WATERMARK_END_US
-from laminar_core.records.manifest import (
-    CarriedOperator,
-    ChannelEntry,
-    CheckpointManifest,
-    EdgeRef,
-    InflightEntry,
-    fingerprint_of,
-)
+from laminar_core.records.channel_entries import ChannelEntry, EdgeRef, InflightEntry
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.records.manifest_fields import CarriedOperator
 from laminar_core.testing.jobs import DELAY, payments, windowed
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource

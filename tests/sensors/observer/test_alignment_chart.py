@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from laminar_core.records.manifest import ChannelAlignment
+from laminar_core.records.channel_entries import ChannelAlignment
 from laminar_core.sensors.observer.alignment_chart import MARKDOWN_MAX, Bar, bars_of, chart, svg
 from tests.records.manifests import alignment, edge, inflight, unaligned
 

@@ -16,6 +16,7 @@ from laminar_core.protocol.types import (
 )
 from laminar_core.records.actor import ActorKind
 from laminar_core.records.bad_rows import BadRowTotals
+from laminar_core.records.channel_entries import AlignmentEntry
 from laminar_core.records.commands import (
     ControlBegun,
     ControlCommand,
@@ -23,12 +24,7 @@ from laminar_core.records.commands import (
     TakeCheckpoint,
     TakeSavepoint,
 )
-from laminar_core.records.manifest import (
-    AlignmentEntry,
-    CheckpointManifest,
-    Heartbeat,
-    fingerprint_of,
-)
+from laminar_core.records.manifest import CheckpointManifest, Heartbeat, fingerprint_of
 from laminar_core.records.sink_numbers import SinkNumbers
 from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored

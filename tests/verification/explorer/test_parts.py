@@ -5,7 +5,7 @@ import pytest
 from laminar_core.operators.base import Snapshot
 from laminar_core.protocol.types import Batch, CheckpointId, DeclineCause, Watermark
 from laminar_core.protocol.unaligned import InFlightChannelData, QueueId
-from laminar_core.records.manifest import AlignmentEntry
+from laminar_core.records.channel_entries import AlignmentEntry
 from laminar_core.worker.task import Cut, PendingPart
 from verification.explorer.parts import Listener, replay
 from verification.explorer.records import Record, ViolationError, batch_of

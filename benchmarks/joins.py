@@ -10,8 +10,6 @@ there is named and left out. Other sizes than by default:
 """
 
 import argparse
-import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +23,8 @@ import pyspark
 
 from benchmarks.join_systems import flink_sql
 from benchmarks.join_systems.question import Question, Total, read_totals, write_rows
+from benchmarks.peers import PEERS, is_there, python_environment
+from benchmarks.printed import print_record
 from benchmarks.result import Result
 from benchmarks.topics.system import Cost, System
 from laminar_core.spark.jvm import ensure_java
@@ -34,7 +34,6 @@ ROUNDS = 2
 KEYS = (100_000, 1_000_000)
 JOINS = ("interval", "as-of")
 _ROOT = Path(__file__).parents[1]
-_PEERS = _ROOT / "build" / "peers"
 _FEW = 10
 _MILLION = 1_000_000
 
@@ -167,15 +166,11 @@ def _entrants(folder: Path) -> Iterator[Entrant]:
     batch = [*python, "benchmarks.join_systems.batch"]
     yield Entrant("numpy", [*batch, "numpy"])
     for engine in ("polars", "duckdb"):
-        if _is_there(engine):
-            environment = os.environ | {
-                "PYTHONPATH": str(_PEERS / engine),
-                "POLARS_MAX_THREADS": "1",
-            }
-            yield Entrant(engine, [*batch, engine], environment)
-    if _is_there("flink"):
+        if is_there(engine, "joins"):
+            yield Entrant(engine, [*batch, engine], python_environment(engine, 1))
+    if is_there("flink", "joins"):
         hadoop = Path(pyspark.__file__).with_name("jars")
-        command = flink_sql.command(ensure_java() / "bin" / "java", _PEERS / "flink", hadoop)
+        command = flink_sql.command(ensure_java() / "bin" / "java", PEERS / "flink", hadoop)
         settings = tuple(flink_sql.settings(folder / "flink"))
         yield Entrant(
             "flink_sql",
@@ -184,15 +179,6 @@ def _entrants(folder: Path) -> Iterator[Entrant]:
             lines=flink_sql.statements,
             totals=flink_sql.totals,
         )
-
-
-def _is_there(peer: str) -> bool:
-    if (_PEERS / peer).is_dir():
-        return True
-    absent = _PEERS / f"{peer}.absent"
-    why = absent.read_text().strip() if absent.exists() else "make peers gets it"
-    click.echo(f"joins: without {peer}: {why}", err=True)
-    return False
 
 
 # --- figures --------------------------------------------------------------------------------------
@@ -220,13 +206,12 @@ def _results(case: Case, found: Rounds) -> Iterator[Result]:
 
 
 def main() -> None:
-    """Print the results as JSON, in one line."""
+    """Print the results as ``laminar bench --json`` does, in one line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     given = parser.parse_args()
-    found = measure(given.rows, given.rounds)
-    print(json.dumps([result.as_dict() for result in found]))  # noqa: T201 - its output
+    print_record("joins", lambda: measure(given.rows, given.rounds))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ left out where they are not there. With more messages than by default:
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -30,6 +29,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyarrow.compute import call_function
 
+from benchmarks.peers import PEERS, is_there
+from benchmarks.printed import print_record
 from benchmarks.result import Result
 from benchmarks.topics import flink_sql
 from benchmarks.topics.system import Cost, System
@@ -43,7 +44,6 @@ MESSAGES = 1_000_000
 ROUNDS = 3
 TARGET = 1.3
 _ROOT = Path(__file__).parents[1]
-_PEERS = _ROOT / "build" / "peers"
 _FEW = 10
 _SPARK_BATCH = 250_000
 _SECONDS_MAX = 120
@@ -190,9 +190,9 @@ def _entrants(bootstrap: str, folder: Path) -> Iterator[Entrant]:
     ):
         client = [*python, "benchmarks.topics.client", bootstrap, *how]
         yield Entrant(name, client, _pair, writes=False)
-    if _is_there("spark"):
+    if is_there("spark", "kafka-to-kafka"):
         yield _spark(bootstrap, folder)
-    if _is_there("flink"):
+    if is_there("flink", "kafka-to-kafka"):
         yield _flink(bootstrap, folder)
 
 
@@ -200,17 +200,8 @@ def _pair(source: str, target: str) -> list[str]:
     return [f"{source} {target}"]
 
 
-def _is_there(peer: str) -> bool:
-    if (_PEERS / peer).is_dir():
-        return True
-    absent = _PEERS / f"{peer}.absent"
-    why = absent.read_text().strip() if absent.exists() else "make peers gets it"
-    click.echo(f"kafka-to-kafka: without {peer}: {why}", err=True)
-    return False
-
-
 def _spark(bootstrap: str, folder: Path) -> Entrant:
-    place = _PEERS / "spark"
+    place = PEERS / "spark"
     program = Path(__file__).with_name("topics") / "structured_streaming.py"
     words = [bootstrap, str(folder / "spark"), str(place / "jars"), str(_SPARK_BATCH)]
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
@@ -224,7 +215,7 @@ def _spark(bootstrap: str, folder: Path) -> Entrant:
 
 
 def _flink(bootstrap: str, folder: Path) -> Entrant:
-    command = flink_sql.command(ensure_java() / "bin" / "java", _PEERS / "flink")
+    command = flink_sql.command(ensure_java() / "bin" / "java", PEERS / "flink")
     settings = tuple(flink_sql.settings(folder / "flink"))
 
     def lines(source: str, target: str) -> list[str]:
@@ -263,13 +254,12 @@ def _ratio(name: str, values: list[float], target: float | None) -> Result:
 
 
 def main() -> None:
-    """Print the results as JSON, in one line."""
+    """Print the results as ``laminar bench --json`` does, in one line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     given = parser.parse_args()
-    found = measure(given.messages, given.rounds)
-    print(json.dumps([result.as_dict() for result in found]))  # noqa: T201 - its output
+    print_record("kafka-to-kafka", lambda: measure(given.messages, given.rounds))
 
 
 if __name__ == "__main__":

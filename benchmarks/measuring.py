@@ -21,8 +21,8 @@ class Benchmark:
 
     @property
     def description(self) -> str:
-        """The first line of the function's docstring."""
-        return (self.measure.__doc__ or "").splitlines()[0]
+        """The first line of the function's docstring, or the name."""
+        return (self.measure.__doc__ or self.name).splitlines()[0]
 
 
 def measure(benchmark: Benchmark, machine: Machine, tell: Tell, repeat: int) -> Record:

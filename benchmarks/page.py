@@ -3,7 +3,9 @@
 ``laminar bench NAME --save benchmarks/results`` stores results, and ``python -m benchmarks.page``
 (``make bench-page``) writes what stands between ``<!-- figures: NAME -->`` and
 ``<!-- end of figures -->``. NAME is a table of ``benchmarks/page_tables.py``, or a benchmark that
-has no table there: all its figures are then listed by their names. Other text is not touched.
+has no table there: all its figures are then listed by their names. ``<!-- summary -->`` to
+``<!-- end of summary -->`` has what is wanted (``benchmarks/summary.py``). Other text is not
+touched.
 """
 
 import re
@@ -13,11 +15,13 @@ from pathlib import Path
 from benchmarks.page_tables import TABLES
 from benchmarks.pictures import picture
 from benchmarks.record import Record, read_records
+from benchmarks.summary import markdown as summary_table
 from benchmarks.tables import Table, caption, markdown, plain_table
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 IMAGES = PAGE.parent / "images"
 _PART = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- end of figures -->\n)", re.DOTALL)
+_SUMMARY = re.compile(r"(<!-- summary -->\n).*?(<!-- end of summary -->\n)", re.DOTALL)
 
 Records = Mapping[str, Record]
 
@@ -48,7 +52,10 @@ def updated(page: str, records: Records) -> str:
             blocks.append(f"![{table.picture}](images/{_image(match[2])})\n")
         return "\n".join([match[1], *blocks, caption(record), match[3]])
 
-    return _PART.sub(part, page)
+    def summary(match: re.Match[str]) -> str:
+        return "\n".join([match[1], summary_table(records), match[2]])
+
+    return _SUMMARY.sub(summary, _PART.sub(part, page))
 
 
 def pictures(page: str, records: Records) -> dict[Path, str]:

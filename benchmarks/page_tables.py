@@ -3,6 +3,138 @@
 from benchmarks.tables import ONE_COLUMN, Table
 
 TABLES = {
+    "payments-beside": Table(
+        "payments-beside",
+        {
+            "Laminar": "laminar",
+            "numpy and pyarrow by hand": "by_hand",
+            "DuckDB": "duckdb",
+            "Polars": "polars",
+            "DataFusion": "datafusion",
+            "Laminar, 12 million payments": "12m_laminar",
+            "Flink SQL, 12 million payments": "12m_flink_sql",
+        },
+        {
+            "rows/s": "payments_beside_{}",
+            "s of CPU per million rows": "payments_beside_{}_cpu",
+            "Laminar's speed to it": "payments_beside_{}_ratio",
+        },
+        corner="two workers",
+    ),
+    "payments-keys": Table(
+        "payments-keys",
+        {f"{keys:,} keys": f"{keys}" for keys in (1_000, 10_000, 100_000, 1_000_000, 10_000_000)},
+        {
+            "Laminar": "payments_keys_{}_laminar",
+            "by hand": "payments_keys_{}_by_hand",
+            "DuckDB": "payments_keys_{}_duckdb",
+            "Polars": "payments_keys_{}_polars",
+            "Laminar, CPU": "payments_keys_{}_laminar_cpu",
+            "by hand, CPU": "payments_keys_{}_by_hand_cpu",
+            "DuckDB, CPU": "payments_keys_{}_duckdb_cpu",
+        },
+        corner="rows/s",
+        picture="Payments of more and more merchants",
+        drawn=("Laminar", "by hand", "DuckDB", "Polars"),
+    ),
+    "payments-workers": Table(
+        "payments-workers",
+        {"1 worker": "1"} | {f"{workers} workers": f"{workers}" for workers in (2, 4, 8)},
+        {
+            "Laminar": "payments_workers_{}_laminar",
+            "by hand": "payments_workers_{}_by_hand",
+            "DuckDB": "payments_workers_{}_duckdb",
+        },
+        corner="rows/s",
+        picture="Payments with more and more workers",
+    ),
+    "state-growth": Table(
+        "state-growth",
+        {f"{keys:,} keys": f"{keys}" for keys in (10_000, 100_000, 1_000_000, 4_000_000)},
+        {
+            "state, GB": "state_growth_{}_size",
+            "pause at a cut, ms": "state_growth_{}_pause_median",
+            "the longest, ms": "state_growth_{}_pause_max",
+            "first checkpoint, s": "state_growth_{}_first_checkpoint",
+            "to linear": "state_growth_{}_first_checkpoint_growth",
+            "restore, s": "state_growth_{}_restore_time",
+            "restore, to linear": "state_growth_{}_restore_time_growth",
+            "restore, s/GB": "state_growth_{}_restore",
+        },
+        corner="one subtask",
+        picture="First checkpoint and restore of more and more keys",
+        drawn=("first checkpoint, s", "restore, s"),
+    ),
+    "kept": Table(
+        "kept",
+        {"1": "1", "100": "100", "1,000": "1000", "10,000": "10000"},
+        {
+            "list": "kept_{}_list",
+            "list, CPU": "kept_{}_list_cpu",
+            "plan": "kept_{}_plan",
+            "plan, CPU": "kept_{}_plan_cpu",
+            "tick": "kept_{}_tick",
+            "tick, CPU": "kept_{}_tick_cpu",
+            "catching up": "kept_{}_tick_behind",
+            "catching up, CPU": "kept_{}_tick_behind_cpu",
+        },
+        corner="checkpoints kept; s",
+        picture="CPU with more and more checkpoints kept",
+        drawn=("list, CPU", "plan, CPU", "tick, CPU", "catching up, CPU"),
+    ),
+    "payments": Table(
+        "payments",
+        {
+            "payments per second, a checkpoint each second": "payments",
+            "without periodic checkpoints": "payments_without_checkpoints",
+            "lost to checkpoints": "payments_lost_to_checkpoints",
+            "Spark batch query over the same files, same session": "spark_batch",
+            "Laminar to Spark batch": "payments_to_spark_batch",
+        },
+        ONE_COLUMN,
+    ),
+    "state": Table(
+        "state",
+        {
+            "state in the store, GB": "size",
+            "pause at a cut, median, ms": "pause_median",
+            "the longest, ms": "pause_max",
+            "uploaded for each byte that changed": "uploaded_to_changed",
+            "the same with the merging of chains": "with_merging",
+            "filling, rows/s": "fill",
+            "changing, rows/s": "update",
+            "first checkpoint, all of it, s": "first_checkpoint",
+            "restore, s/GB": "restore",
+            "peak memory of the process, GB": "peak_memory",
+        },
+        {"memory": "state_memory_{}", "rocksdb": "state_rocksdb_{}"},
+        corner="a million keys",
+    ),
+    "worker-recovery": Table(
+        "worker-recovery",
+        {
+            "SIGKILL of a worker to rows": "worker_kill_to_data",
+            "the longest of seven": "worker_kill_to_data_worst",
+        },
+        ONE_COLUMN,
+    ),
+    "driver-recovery": Table(
+        "driver-recovery",
+        {
+            "SIGKILL of the driver to rows": "driver_kill_to_data",
+            "the longest of three": "driver_kill_to_data_worst",
+        },
+        ONE_COLUMN,
+    ),
+    "start": Table(
+        "start",
+        {
+            "import of the command line": "import",
+            "`laminar --version`": "version",
+            "Python alone": "python",
+        },
+        {"s": "start_{}", "s of CPU": "start_{}_cpu"},
+    ),
     "small": Table(
         "small",
         {

@@ -41,7 +41,7 @@ def throughput() -> list[Result]:
         Result.of_rounds(
             "payments_without_checkpoints", [rows / s for s in without], unit, "higher"
         ),
-        Result.of_rounds("payments_lost_to_checkpoints", lost, "percent", "lower", 10),
+        Result.of_rounds("payments_lost_to_checkpoints", lost, "percent", "lower", 3),
         Result.of_rounds("spark_batch", [rows / s for s in batch], unit, "higher"),
         Result.of_rounds(
             "payments_to_spark_batch",

@@ -35,6 +35,7 @@ def picture(table: Table, record: Record) -> str:
     series = {
         heading: [record.figure(template.format(word)) for word in table.rows.values()]
         for heading, template in table.columns.items()
+        if not table.drawn or heading in table.drawn
     }
     figures = [figure for line in series.values() for figure in line if figure is not None]
     scale = _Scale.over([value for figure in figures for value in figure.values])

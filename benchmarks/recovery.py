@@ -43,7 +43,7 @@ def worker() -> list[Result]:
         job.cancel()
         spark.stop()
     return [
-        Result.of_rounds("worker_kill_to_data", took, "s", "lower", 1.5),
+        Result.of_rounds("worker_kill_to_data", took, "s", "lower", 0.45),
         Result("worker_kill_to_data_worst", max(took), "s", "lower"),
     ]
 
@@ -79,7 +79,7 @@ def driver() -> list[Result]:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     return [
-        Result.of_rounds("driver_kill_to_data", took, "s", "lower", 10),
+        Result.of_rounds("driver_kill_to_data", took, "s", "lower", 5.5),
         Result("driver_kill_to_data_worst", max(took), "s", "lower"),
     ]
 

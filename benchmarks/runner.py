@@ -16,13 +16,17 @@ from benchmarks import (
     joins,
     kafka,
     kafka_to_kafka,
+    kept,
     manifest_size,
     micro,
     payments,
+    payments_beside,
     recovery,
     simulated_workers,
     small,
+    start,
     state,
+    state_growth,
     storage,
     ten_operators,
     transports,
@@ -32,6 +36,7 @@ from benchmarks import (
 from benchmarks.machine import this_machine
 from benchmarks.measuring import Benchmark, Tell, measure
 from benchmarks.record import Record
+from benchmarks.summary import HEADINGS, lines
 
 _ALL = {
     benchmark.name: benchmark
@@ -65,7 +70,13 @@ _ALL = {
         Benchmark("kafka", kafka.kafka),
         Benchmark("kafka-to-kafka", kafka_to_kafka.kafka_to_kafka),
         Benchmark("state", state.state),
+        Benchmark("state-growth", state_growth.state_growth),
+        Benchmark("kept", kept.kept),
+        Benchmark("start", start.start),
         Benchmark("payments", payments.throughput),
+        Benchmark("payments-beside", payments_beside.beside),
+        Benchmark("payments-keys", payments_beside.keys),
+        Benchmark("payments-workers", payments_beside.workers),
         Benchmark("backpressure", backpressure.checkpoints),
         Benchmark("workers", worker_growth.workers),
         Benchmark("unaligned-recovery", backpressure.recovery),
@@ -79,6 +90,12 @@ _ALL = {
 def descriptions() -> dict[str, str]:
     """Name and one line for each benchmark."""
     return {name: benchmark.description for name, benchmark in _ALL.items()}
+
+
+def summary(records: Iterable[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return headings and rows of what is wanted, as far as these records have it."""
+    found = {record.benchmark: record for record in records}
+    return HEADINGS, lines(found, missing=False)
 
 
 def run(names: Iterable[str], tell: Tell, repeat: int = 1) -> Iterator[Record]:

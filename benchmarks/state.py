@@ -8,7 +8,6 @@ its memory can be measured. Larger than by default:
 """
 
 import argparse
-import json
 import resource
 import shutil
 import subprocess
@@ -25,6 +24,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.printed import print_record, read_record
 from benchmarks.result import Result
 from laminar_core.operators import agg, windows
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate, WindowAggregator
@@ -45,6 +45,7 @@ CHANGED_SHARE = 0.02
 BATCH_ROWS = 65_536
 PAUSE_TARGET_MS = 50.0
 UPLOAD_TARGET = 1.5
+RESTORE_TARGET_S_PER_GB = 4.0
 _STRIDE = 7_368_787
 """A prime: steps of it visit every key once, in no order."""
 _OPERATOR = "totals"
@@ -217,7 +218,14 @@ def _measure(subtask: _Subtask, size: Size) -> Iterator[Result]:
     yield from _found(subtask.measured, name, changed_rows, row_bytes)
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT_BYTES
     restore_s = subtask.restored(chain)
-    yield Result(f"{name}_restore", restore_s / (total_bytes(chain) / 1e9), "s/GB", "lower")
+    yield Result(
+        f"{name}_restore",
+        restore_s / (total_bytes(chain) / 1e9),
+        "s/GB",
+        "lower",
+        RESTORE_TARGET_S_PER_GB,
+    )
+    yield Result(f"{name}_restore_time", restore_s, "s", "lower")
     subtask.check()
     yield Result(f"{name}_peak_memory", peak_bytes / 1e9, "GB", "lower")
     yield Result(f"{name}_to_peak_memory", state_bytes / peak_bytes, "x", "higher")
@@ -259,8 +267,10 @@ def in_another_process(size: Size) -> list[Result]:
     words = [f"--{name.replace('_', '-')}={value}" for name, value in _words(size).items()]
     command = [sys.executable, "-m", "benchmarks.state", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - ourselves
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return [Result(**{k: v for k, v in result.items() if k != "met"}) for result in found]
+    return [
+        Result(figure.name, figure.median, figure.unit, figure.better, figure.target)
+        for figure in read_record(done.stdout).figures
+    ]
 
 
 def _words(size: Size) -> dict[str, object]:
@@ -284,7 +294,7 @@ def state() -> list[Result]:
 
 
 def main() -> None:
-    """Print the results as JSON, in one line."""
+    """Print the results as ``laminar bench --json`` does, in one line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=["memory", "rocksdb"], default="memory")
     parser.add_argument("--keys", type=int, default=KEYS)
@@ -303,7 +313,7 @@ def main() -> None:
         given.compression,
         given.folder,
     )
-    print(json.dumps([result.as_dict() for result in measure(size)]))  # noqa: T201 - its output
+    print_record("state", lambda: measure(size))
 
 
 if __name__ == "__main__":

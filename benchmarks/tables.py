@@ -27,6 +27,8 @@ class Table:
     """The heading above the labels."""
     picture: str = ""
     """The title of the picture beneath the table, which has a line per column; empty for none."""
+    drawn: tuple[str, ...] = ()
+    """The columns that are in the picture, all of one unit; empty for all."""
 
 
 def plain_table(record: Record) -> Table:

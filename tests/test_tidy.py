@@ -241,6 +241,8 @@ GUARDED_READERS = {
     "benchmarks/join_systems/batch.py": "reads what question.py wrote",
     "benchmarks/join_systems/job.py": "reads the output of its own job",
     "benchmarks/join_systems/question.py": "writes",
+    "benchmarks/payments_systems/by_hand.py": "reads what question.py wrote",
+    "benchmarks/payments_systems/question.py": "reads what the benchmark's own systems wrote",
     "benchmarks/topics/client.py": "reads messages that the benchmark wrote",
     "verification/brokers/incoming.py": "wrong on purpose, and reads its own messages",
     "verification/hosts/answer.py": "reads the output of its own job",

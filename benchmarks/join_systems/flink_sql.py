@@ -43,7 +43,8 @@ _INSERT = (
 
 def command(java: Path, folder: Path, hadoop: Path) -> list[str]:
     """Return the command for Flink's jars below ``folder``; ``hadoop``: a folder of PySpark."""
-    jars = [str(path) for path in sorted(hadoop.glob("hadoop-client-*.jar"))]
+    names = ("hadoop-client-*.jar", "aircompressor-*.jar")  # The latter reads LZ4.
+    jars = [str(path) for name in names for path in sorted(hadoop.glob(name))]
     return flink_sql.command(java, folder, jars)
 
 

@@ -41,6 +41,7 @@ def settings(checkpoints: Path) -> list[str]:
         "table.local-time-zone": "UTC",
         "execution.checkpointing.interval": "1 s",
         "execution.checkpointing.dir": checkpoints.absolute().as_uri(),
+        "restart-strategy.type": "none",  # What fails says why, instead of trying for ever.
     }
     return [f"SET {name}={value}" for name, value in values.items()]
 

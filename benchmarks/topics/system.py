@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 from time import perf_counter
 from typing import Self
 
@@ -16,6 +17,7 @@ import psutil
 
 DONE = "done"
 _END_SECONDS_MAX = 30
+_LINE_SECONDS_MAX = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,10 @@ class Cost:
     cpu_s: float
 
 
+class SystemFailedError(RuntimeError):
+    """A program that is measured did not answer."""
+
+
 class System:
     """A running program.
 
@@ -33,12 +39,18 @@ class System:
         command: what to start.
         log: gets what it writes to its standard error.
         environment: its variables; None: those of this process.
+        limit_s: how long it may take for a line; then it is ended.
     """
 
     def __init__(
-        self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        limit_s: float = _LINE_SECONDS_MAX,
     ) -> None:
         self._log = log
+        self._limit_s = limit_s
         with log.open("ab") as errors:
             self._process = subprocess.Popen(  # noqa: S603 - a benchmark's own words
                 command,
@@ -66,7 +78,8 @@ class System:
         """Send these lines one after the other, and measure the last one.
 
         Raises:
-            RuntimeError: the program ended; the message has the end of its log.
+            SystemFailedError: the program ended, or took longer than it may; the message has the
+                end of its log.
         """
         *before, last = lines
         for line in before:
@@ -78,12 +91,17 @@ class System:
     def _say(self, line: str) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{line}\n")
-        self._process.stdin.flush()
-        for answer in self._process.stdout:
-            if answer.strip() == DONE:
+        limit = Timer(self._limit_s, self._process.kill)
+        limit.start()
+        try:
+            with suppress(BrokenPipeError):  # It has ended, as its answers say.
+                self._process.stdin.write(f"{line}\n")
+                self._process.stdin.flush()
+            if any(answer.strip() == DONE for answer in self._process.stdout):
                 return
-        raise RuntimeError(f"it ended: {self._log.read_text(errors='replace')[-2000:]}")
+        finally:
+            limit.cancel()
+        raise SystemFailedError(f"it ended: {self._log.read_text(errors='replace')[-2000:]}")
 
     def _tree(self) -> list[psutil.Process]:
         first = psutil.Process(self._process.pid)

@@ -73,6 +73,7 @@ def bench(
         click.echo(json.dumps([record.model_dump(mode="json") for record in records], indent=1))
     else:
         _print([figure for record in records for figure in record.figures])
+        _print_summary(*runner.summary(records))
 
 
 def _benchmarks() -> Any:  # noqa: ANN401 - a package of the checkout, above this one
@@ -109,4 +110,21 @@ def _print(figures: list[Any]) -> None:
             "" if figure.target is None else f"{sign} {figure.target:,.4g}",
             {True: "yes", False: "no", None: ""}[figure.met],
         )
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    _console().print(table)
+
+
+def _print_summary(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print what is wanted, and whether it is met."""
+    if not rows:
+        return
+    table = Table(box=None, pad_edge=False, title="What is wanted", title_justify="left")
+    for heading in headings:
+        table.add_column(heading)
+    for row in rows:
+        table.add_row(*row)
+    _console().print()
+    _console().print(table)
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 120)

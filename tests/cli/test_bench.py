@@ -49,6 +49,10 @@ def run(names, tell, repeat):
     }
     for name in names:
         yield Record(name, repeat, [figures[name]])
+
+def summary(records):
+    rows = [("slowness", "0.25 s", "missed") for each in records if each.benchmark == "slow"]
+    return ("figure", "measured", ""), rows
 """
 
 
@@ -103,10 +107,23 @@ def test_each_record_is_saved_as_soon_as_it_is_there(cli, runner) -> None:
 
 @pytest.mark.usefixtures("runner")
 def test_people_see_the_range_and_whether_targets_were_met(cli) -> None:
-    heading, fast, slow = [line.split() for line in cli("bench", "fast", "slow").out.splitlines()]
+    answer = cli("bench", "fast", "slow")
+    heading, fast, slow, *_ = [line.split() for line in answer.out.splitlines()]
+    assert answer.code == 0
     assert heading == ["benchmark", "value", "lowest", "highest", "unit", "target", "met"]
     assert fast == ["fast", "1.235e+07", "rows/s", "≥", "5e+06", "yes"]
     assert slow == ["slow", "0.25", "0.2", "0.5", "rows/s", "≤", "0.1", "no"]
+
+
+@pytest.mark.usefixtures("runner")
+def test_what_is_wanted_comes_last_if_any_of_it_was_measured(cli) -> None:
+    lines = cli("bench", "fast", "slow").out.splitlines()
+    assert [line.split() for line in lines[-3:]] == [
+        ["What", "is", "wanted"],
+        ["figure", "measured"],
+        ["slowness", "0.25", "s", "missed"],
+    ]
+    assert len(cli("bench", "fast").out.splitlines()) == 2
 
 
 @pytest.mark.usefixtures("runner")

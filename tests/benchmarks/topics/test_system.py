@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.topics.system import System
+from benchmarks.topics.system import System, SystemFailedError
 
 BURN = "from time import process_time\nwhile process_time() < 0.4: pass"
 CPU_S_MIN = 0.3
@@ -52,3 +52,12 @@ def test_a_system_that_ended_says_why(log: Path) -> None:
         pytest.raises(RuntimeError, match="enough"),
     ):
         system.work("end")
+
+
+def test_a_system_that_takes_too_long_is_ended(log: Path) -> None:
+    silent = "import sys\nsys.stdin.readline()\nsys.stdin.readline()"
+    with (
+        System([sys.executable, "-c", silent], log, limit_s=0.2) as system,
+        pytest.raises(SystemFailedError),
+    ):
+        system.work("a line")

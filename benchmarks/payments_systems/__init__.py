@@ -1,0 +1,1 @@
+"""The systems that `laminar bench payments-beside` and its likes compare."""

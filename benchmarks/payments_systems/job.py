@@ -1,0 +1,33 @@
+"""Laminar: ``jobs/payments.py`` on Spark, with a checkpoint every second.
+
+    python -m benchmarks.payments_systems.job FOLDER WORKERS
+
+WORKERS is the highest number of workers that a question asks for.
+"""
+
+import sys
+from pathlib import Path
+
+from benchmarks.payments_systems.question import Question
+from benchmarks.topics.system import DONE
+from laminar_core.jobs.payments import pipeline
+from laminar_core.pipeline import CheckpointConfig, RunConfig
+from laminar_core.spark.session import open_session
+
+
+def main(folder: str, workers: str) -> None:
+    """Run the job for the question in each line of the input."""
+    spark = open_session(f"local[{workers}]", "benchmark")
+    for number, line in enumerate(sys.stdin):
+        question = Question.of(line)
+        store = Path(folder) / f"store-{number}"
+        checkpoint = CheckpointConfig(str(store), interval="1 second")
+        run = RunConfig(workers=question.workers)
+        job = pipeline(question.rows, question.output)
+        job.run(spark, checkpoint=checkpoint, run=run, progress=False)
+        print(DONE, flush=True)  # noqa: T201 - its output
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

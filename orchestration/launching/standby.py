@@ -11,11 +11,13 @@ from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.resources.drivers.launcher import DriverLauncher
 from laminar_core.resources.drivers.standbys import StandbyFolder, digest_of, retire
 from laminar_core.resources.names import GROUP
+from laminar_core.sensors.facts.last_start import last_workers
 from laminar_core.sensors.standby.decision import Deaths
 from laminar_core.sensors.standby.keeper import (
     JobFacts,
     WantedStandby,
     keep_standby,
+    line_of,
     not_the_driver,
     read_job,
 )
@@ -55,12 +57,25 @@ def start_standby(
     try:
         job = read_job(store)
         if job.state == "starting":  # It has not beaten yet, but its workers run.
-            job = job.model_copy(update={"state": "runs"})
+            job = job.model_copy(update={"state": "runs", "workers": last_workers(store)})
         wanted, now_ms = wanted_standby(spec, store_uri), SystemClock().now_ms()
         return keep_standby(folder, wanted, job, Deaths(), now_ms, group=group).line
     except (LaminarError, OSError) as error:
         log.warning("no standby was started: %s", error)
         return f"standby: none: {error}"
+
+
+def standby_now(launcher: DriverLauncher, store: CheckpointStore) -> str:
+    """Return one line about the standby of a job, and change nothing.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    folder = launcher.standbys(store.job)
+    if folder is None:
+        return f"standby: none: {launcher.__class__.__name__} keeps none"
+    waiting = not_the_driver(folder.living(), read_job(store))
+    return line_of(waiting[0]) if waiting else "standby: none: see the sensor that keeps it"
 
 
 @contextmanager
@@ -71,7 +86,7 @@ def without_standby(
     clock: Clock,
     log: logging.Logger,
 ) -> Iterator[None]:
-    """End the standbys of a job if its driver is to be killed; nobody starts one inside.
+    """End the standbys of a job if its driver is to be killed; none is started inside.
 
     A standby would take the job over at once, and the start that was meant to follow would be
     refused. A driver that is asked to end says so in the store, and its standby ends with it.

@@ -4,7 +4,7 @@ Each standby has a file of its own, locked with ``flock`` by a descriptor that t
 inherited. The system releases the lock when the process ends, however it ends. So a locked file
 proves that its standby lives, without a look at process ids, which may be used again.
 
-A second lock, of the folder, is held while somebody decides: of several processes that look after
+A second lock, of the folder, is held during a decision: of several processes that look after
 the same stream, one starts a standby, and the others look again later.
 """
 
@@ -41,7 +41,7 @@ class LivingStandby:
     lock: Path
     log: Path
     digest: str
-    """Of the command and the program with which it was started."""
+    """Digest of the command and the program with which it was started."""
     started_at_ms: int
     pid: int | None
     """None: it has not written it yet."""

@@ -39,7 +39,7 @@ class Waiting:
     """A standby that lives, and has not become the driver."""
 
     name: str
-    """Of its log; later ones come later in the order of names."""
+    """Name of its log; the names are in the order of starts."""
     digest: str
     started_at_ms: int
 
@@ -87,7 +87,7 @@ class Deaths(Values):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now; ``why`` is for the line about the stream if no standby stays."""
+    """The acts of one look; ``why`` is for the line about the stream if no standby stays."""
 
     why: str
     retire: tuple[str, ...] = ()

@@ -36,7 +36,7 @@ class WantedStandby:
     """The standby that a stream wants."""
 
     command: Callable[[int | None], Sequence[str]]
-    """The command for a number of workers; None: that of the stream's definition."""
+    """The command for a number of workers; None: as many as in the stream's definition."""
     digest: Callable[[Sequence[str]], str]
 
 
@@ -63,7 +63,7 @@ def read_job(store: CheckpointStore, before: JobFacts | None = None) -> JobFacts
     state = _state(found)
     owner = None if found.claim is None else found.claim.owner
     workers = None if before is None or before.generation != generation else before.workers
-    if workers is None and state in ("runs", "starting"):
+    if workers is None and state == "runs":  # Before, the newest start may be an earlier one.
         workers = last_workers(store)
     return JobFacts(
         state=state, generation=generation, owner_session=_session_of(owner), workers=workers
@@ -124,7 +124,7 @@ def line_of(standby: LivingStandby) -> str:
 
 
 def _environment(group: str) -> dict[str, str]:
-    """It acts for the sensor that keeps it, whoever has started it."""
+    """."""
     return child_environment(Actor(f"sensor {sensor_name('standby', group)}", ActorKind.SENSOR))
 
 

@@ -12,6 +12,7 @@ import pytest
 from laminar_core.host.clock import SystemClock
 from laminar_core.orchestration.launching.running_driver import Free, TakeOver
 from laminar_core.orchestration.launching.standby import (
+    standby_now,
     start_standby,
     wanted_standby,
     without_standby,
@@ -48,6 +49,18 @@ class Standing:
             CLOCK.wait_ms(5)
         return self.folder.living()
 
+    def running_check(self):
+        """Return the metadata of the check ``running``."""
+        result = (
+            self.stream.definitions()
+            .resolve_job_def("laminar_checks")
+            .execute_in_process(instance=self.stream.instance, raise_on_error=False)
+        )
+        (told,) = (
+            each for each in result.get_asset_check_evaluations() if each.check_name == "running"
+        )
+        return told.metadata
+
 
 def _standby_only(command, words):
     def instead(spec: StreamSpec, store_uri: str, more=()):
@@ -75,6 +88,8 @@ def test_it_is_started_with_the_driver_and_shown_on_the_deployment(standing: Sta
         standing.launcher, standing.stream.spec, standing.stream.store, standing.stream.uri, LOG
     )
     assert told == line
+    assert standby_now(standing.launcher, standing.stream.store) == line
+    assert standing.running_check()["standby"].value == line
     assert standing.living() == [standby]
 
 

@@ -73,7 +73,7 @@ def standby_now(launcher: DriverLauncher, store: CheckpointStore) -> str:
     """
     folder = launcher.standbys(store.job)
     if folder is None:
-        return f"standby: none: {launcher.__class__.__name__} keeps none"
+        return "standby: none: its launcher keeps none"
     waiting = not_the_driver(folder.living(), read_job(store))
     return line_of(waiting[0]) if waiting else "standby: none: see the sensor that keeps it"
 

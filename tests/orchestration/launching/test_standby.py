@@ -35,6 +35,7 @@ class Standing:
     def __init__(self, stream: StartedStream, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stream = stream
         self.launcher = DetachedDriver(log_directory=str(stream.place / "drivers"))
+        self.sessions: set[int] = set()
         self.folder = self.launcher.standbys(stream.spec.name)
         spec = stream.spec.model_copy(update={"standby": True})
         monkeypatch.setattr(StartedStream, "spec", property(lambda _: spec))
@@ -47,7 +48,9 @@ class Standing:
         while any(standby.pid is None for standby in self.folder.living()):
             assert CLOCK.monotonic_ms() < deadline_ms
             CLOCK.wait_ms(5)
-        return self.folder.living()
+        found = self.folder.living()
+        self.sessions |= {standby.pid for standby in found if standby.pid}
+        return found
 
     def running_check(self):
         """Return the metadata of the check ``running``."""
@@ -73,8 +76,9 @@ def _standby_only(command, words):
 def standing(stream: StartedStream, monkeypatch: pytest.MonkeyPatch) -> Iterator[Standing]:
     standing = Standing(stream, monkeypatch)
     yield standing
-    for standby in standing.living():
-        for pid in session_members(standby.pid or 0):
+    standing.living()
+    for session in standing.sessions:
+        for pid in session_members(session):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

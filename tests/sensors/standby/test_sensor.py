@@ -55,13 +55,13 @@ class Kept:
         return digest_of(command, self.version)
 
     def tick(self) -> str:
-        line = self.ticks.tick()
-        self.sessions |= {standby.pid for standby in self.living if standby.pid}
-        return line
+        return self.ticks.tick()
 
     @property
     def living(self) -> list[LivingStandby]:
-        return self.folder.living()
+        found = self.folder.living()
+        self.sessions |= {standby.pid for standby in found if standby.pid}
+        return found
 
     def wait_until(self, is_so: Callable[[], Any]) -> None:
         clock = SystemClock()
@@ -88,8 +88,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
     with dg.DagsterInstance.ephemeral() as instance:
         kept = Kept(tmp_path, instance)
         yield kept
-        for standby in kept.living:
-            kept.sessions |= {standby.pid} if standby.pid else set()
+        kept.wait_until(lambda: all(standby.pid for standby in kept.living))
         for session in kept.sessions:
             for pid in session_members(session):
                 with suppress(ProcessLookupError):

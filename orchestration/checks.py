@@ -19,6 +19,7 @@ from laminar_core.orchestration.acts import ActForm, CheckpointNumber
 from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
 from laminar_core.orchestration.housekeeping.schedules import schedules_of
+from laminar_core.orchestration.launching.standby import standby_now
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.resources.checkpoints import CheckpointStoreResource
@@ -67,6 +68,7 @@ from laminar_core.sensors.observer.checkpoint_reports import (
 )
 from laminar_core.sensors.observer.health_reports import ATTEMPTS_CHECK, RUNNING_CHECK
 from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.standby.sensor import STANDBY
 from laminar_core.store.audit_key import find_key
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -235,18 +237,27 @@ def check_definitions(group: Group, clock: Clock | None = None) -> dg.Definition
 
 
 def _check(group: str, spec: StreamSpec, check: Check, clock: Clock) -> dg.AssetChecksDefinition:
+    shows_standby = spec.standby and check.name == RUNNING_CHECK
+
     @dg.asset_check(
         asset=check_key(spec.name, check.name).asset_key,
         name=check.name,
         description=check.description,
+        required_resource_keys={
+            "laminar_checkpoints",
+            *(["laminar_launcher"] if shows_standby else []),
+        },
     )
-    def judge(
-        context: dg.AssetCheckExecutionContext, laminar_checkpoints: CheckpointStoreResource
-    ) -> dg.AssetCheckResult:
+    def judge(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        checkpoints: CheckpointStoreResource = context.resources.laminar_checkpoints
         try:
-            store = laminar_checkpoints.open(spec.name)
+            store = checkpoints.open(spec.name)
             case = Case(store, context.instance, clock.now_ms(), spec.alerts, group)
-            return check_result(check.judge(case))
+            verdict = check.judge(case)
+            if shows_standby:
+                told = standby_now(context.resources.laminar_launcher, store)
+                verdict = replace(verdict, figures={**verdict.figures, STANDBY: told})
+            return check_result(verdict)
         except LaminarError as error:  # What keeps it from being judged is the verdict.
             severity = dg.AssetCheckSeverity.WARN
             return dg.AssetCheckResult(passed=False, severity=severity, description=str(error))

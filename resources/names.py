@@ -107,6 +107,7 @@ GroupSensor = Literal[
     "checkpoint_reporter",
     "alignment",
     "recovery",
+    "standby",
     "source_retention",
     "sink_transactions",
     "run_failures",

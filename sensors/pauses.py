@@ -17,6 +17,7 @@ Pausable = Literal[
     "checkpoint_reporter",
     "alignment",
     "recovery",
+    "standby",
     "source_retention",
     "sink_transactions",
     "check_failures",

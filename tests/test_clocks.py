@@ -67,6 +67,7 @@ COMPARED = {
     "sensors/source_retention/decision.py:_remedy": ALERTS,
     "sensors/source_retention/decision.py:decide_source_retention": ALERTS,
     "sensors/source_retention/lag.py:lag_incidents": ONE_CLOCK,
+    "sensors/standby/decision.py:Deaths.then": ONE_CLOCK,
 }
 ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 

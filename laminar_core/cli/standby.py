@@ -87,9 +87,9 @@ class Standby:
             return None
         with self._session(name) if self.is_warm else nullcontext() as session:
             # After the session: Spark installs a handler of its own.
-            signals = _Signals()
+            signals = Signals()
             while True:
-                decision = watch.wait(lambda: signals.received, self._waits(clock))
+                decision = watch.wait(lambda: signals.is_over, self._waits(clock))
                 if not isinstance(decision, TakeOver):
                     self._end(decision, name, clock)
                     return None
@@ -149,7 +149,7 @@ class Standby:
         self.reporter.on_event(StandbyEnded(time_ms=clock.now_ms(), reason=reason))
 
     def _take_over(
-        self, decision: TakeOver, session: OwnSession, signals: "_Signals", clock: Clock
+        self, decision: TakeOver, session: OwnSession, signals: "Signals", clock: Clock
     ) -> JobResult:
         session.live()  # Its JVM may have died since.
         run = self.config.model_copy(
@@ -169,12 +169,23 @@ class Standby:
         return job.result()
 
 
-class _Signals:
-    """Whether SIGINT or SIGTERM came while the standby waited."""
+class Signals:
+    """The signals that came while the standby waited.
+
+    SIGINT and SIGTERM also stop a job that it has just taken over. SIGUSR1 ends the wait and
+    nothing else: who sends it need not know whether the standby has become the driver meanwhile.
+    """
 
     def __init__(self) -> None:
         self.received = False
+        self._is_retired = False
+        signal.signal(signal.SIGUSR1, self._on_retire)
         self.install()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the standby is not to wait any more."""
+        return self.received or self._is_retired
 
     def install(self) -> None:
         """Handle them from now on."""
@@ -184,3 +195,7 @@ class _Signals:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self.received = True
+
+    def _on_retire(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._is_retired = True

@@ -28,6 +28,7 @@ from laminar_core.orchestration.launching.running_driver import (
     nobody_left,
     settle,
 )
+from laminar_core.orchestration.launching.standby import without_standby
 from laminar_core.orchestration.launching.supervised_run import Context
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import Generation
@@ -177,7 +178,8 @@ class Importing:
             if isinstance(settlement, Refuse):
                 settle(store, settlement, self._control(store), form.reason)
         self.read_whole()  # Before anybody is stopped for it.
-        with in_one_line():
+        alone = without_standby(settlement, self.drivers.detached, store, clock, self.context.log)
+        with in_one_line(), alone:
             settled = settle(store, settlement, self._control(store), form.reason)
         log(settled.what)
         words = ["--from-savepoint", form.savepoint, *(["--claim"] if form.claim else [])]

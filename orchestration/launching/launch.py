@@ -17,6 +17,7 @@ import dagster as dg
 
 from laminar_core.errors import LaminarError
 from laminar_core.orchestration.acts import in_one_line, refuse_temporary_instance
+from laminar_core.orchestration.launching.standby import start_standby
 from laminar_core.orchestration.launching.supervised_run import Context, SupervisedRun, open_store
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import Generation
@@ -133,7 +134,10 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and why
         start_timeout_s=spec.start_timeout_ms / 1000,
         predecessor=Predecessor(store, checkpoints.uri, expected_generation),
     )
-    return _started(store, command, start.events, log=start.log, outcome=start.facts)
+    standby = start_standby(drivers.detached, spec, store, checkpoints.uri, context.log)
+    told = {} if standby is None else {"standby": standby}
+    outcome = {**start.facts, **told}
+    return _started(store, command, start.events, log=start.log, outcome=outcome)
 
 
 def newest_generation(store: CheckpointStore) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from laminar_core.errors import CorruptCheckpointError, LaminarError
+from laminar_core.errors import LaminarError
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.orchestration.acts import in_one_line, refuse_temporary_instance
 from laminar_core.orchestration.launching.launch import (
@@ -34,24 +34,23 @@ from laminar_core.orchestration.launching.running_driver import (
     LastDriver,
     RestartRequest,
     Settled,
+    Settlement,
     decide_settlement,
     last_driver,
     nobody_left,
     settle,
 )
+from laminar_core.orchestration.launching.standby import without_standby
 from laminar_core.orchestration.launching.supervised_run import open_store
 from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import Generation
 from laminar_core.resources.job_control import JobControl
 from laminar_core.resources.run_actor import actor_of_run
+from laminar_core.sensors.facts.last_start import last_workers
 from laminar_core.sensors.facts.stored_checkpoints import source_positions
-from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 _HOLD_MS = 3_600_000
-_STARTS = {"restore", "start-fresh"}
-_RECORDS_MAX = 200
-"""Number of newest records that are searched for the way the job was started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ class Restarter:
             settlement = decide_settlement(before, request.running_driver)
         with self._held(chosen if isinstance(settlement, Ask) else None):
             with in_one_line():
-                settled = settle(self.store, settlement, self._control(), request.actor.reason)
+                settled = self._settle(settlement, request)
             self.context.log.info(settled.what)
             with nobody_left(settlement, self.group), in_one_line():
                 known = chosen or self._where_it_ended(settled)
@@ -152,7 +151,7 @@ class Restarter:
         with in_one_line():
             settlement = decide_settlement(self._look(), request.running_driver)
             words(self.store)
-            settled = settle(self.store, settlement, self._control(), request.actor.reason)
+            settled = self._settle(settlement, request)
         self.context.log.info(settled.what)
         with nobody_left(settlement, self.group), in_one_line():
             started = start_driver(
@@ -174,6 +173,11 @@ class Restarter:
             LaminarError: the store did not answer, or the timeline cannot be known.
         """
         return choose(self.store, request, self.reads, self.group)
+
+    def _settle(self, settlement: Settlement, request: RestartRequest) -> Settled:
+        launcher, log = self.drivers.detached, self.context.log
+        with without_standby(settlement, launcher, self.store, self.clock, log):
+            return settle(self.store, settlement, self._control(), request.actor.reason)
 
     def _where_it_ended(self, settled: Settled) -> Chosen:
         if settled.checkpoint_id is not None:
@@ -232,22 +236,6 @@ class Restarter:
             rows_to_replay=_rows_to_replay(self.store, chosen, rows_in),
             left=explained(self.store, newer),
         )
-
-
-def last_workers(store: CheckpointStore) -> int | None:
-    """Return the number of workers of the newest started generation; None if unknown.
-
-    Raises:
-        StorageUnavailable: the store did not answer.
-    """
-    log = AuditLog(store.objects, store.paths, lambda: 0)
-    for number in reversed(log.numbers()[-_RECORDS_MAX:]):
-        with suppress(CorruptCheckpointError):
-            record = log.read(number)
-            if record is not None and record.action in _STARTS and record.after is not None:
-                workers = record.after.get("parallelism")
-                return workers if isinstance(workers, int) else None
-    return None
 
 
 def _rows_to_replay(store: CheckpointStore, chosen: Chosen, rows_in: object) -> int | None:

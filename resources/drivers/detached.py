@@ -24,6 +24,7 @@ from laminar_core.resources.drivers.events import DriverEvent, sentence
 from laminar_core.resources.drivers.launcher import DriverLauncher, Predecessor
 from laminar_core.resources.drivers.log import LogTail, bound_logs, open_log
 from laminar_core.resources.drivers.session import DriverSession
+from laminar_core.resources.drivers.standbys import StandbyFolder
 
 _POLL_MS = 50
 _UNNOTICED = {"progress", "checkpoint-completed"}
@@ -145,7 +146,13 @@ class DetachedDriver(DriverLauncher):
     def bound_logs(self, stream: str) -> list[Path]:
         """Delete old logs of ``stream`` and cut those that are too long; returns the former."""
         folder = self._folder(stream)
-        return bound_logs(folder, kept=self.logs_kept, bytes_max=self.log_bytes_max)
+        deleted = bound_logs(folder, kept=self.logs_kept, bytes_max=self.log_bytes_max)
+        return [*deleted, *self.standbys(stream).clean_up()]
+
+    def standbys(self, stream: str) -> StandbyFolder:
+        """Return the standbys of ``stream`` that this launcher has started."""
+        folder = self._folder(stream) / "standby"
+        return StandbyFolder(folder, logs_kept=self.logs_kept, log_bytes_max=self.log_bytes_max)
 
     def _folder(self, stream: str) -> Path:
         return Path(self.log_directory).absolute() / stream

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from laminar_core.host.clock import Clock
 from laminar_core.resources.drivers.events import DriverEvent
+from laminar_core.resources.drivers.standbys import StandbyFolder
 from laminar_core.resources.settled import SettledResource
 from laminar_core.store.checkpoint_store import CheckpointStore
 
@@ -76,3 +77,8 @@ class DriverLauncher(SettledResource["DriverLauncher"]):
         """Delete old logs of ``stream`` on this machine; returns them."""
         del stream
         return []
+
+    def standbys(self, stream: str) -> StandbyFolder | None:
+        """Return the standbys of ``stream``; None: this launcher does not keep any."""
+        del stream
+        return None

@@ -5,7 +5,7 @@ A driver appends to its file (``O_APPEND``), so the file can be cut while it is 
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,8 +33,10 @@ def open_log(folder: Path, now_ms: int) -> tuple[Path, int]:
     raise AssertionError("a thousand starts in one millisecond")
 
 
-def bound_logs(folder: Path, *, kept: int, bytes_max: int) -> list[Path]:
-    """Delete all but the newest ``kept`` logs, and cut those that are too long.
+def bound_logs(
+    folder: Path, *, kept: int, bytes_max: int, spared: Collection[Path] = ()
+) -> list[Path]:
+    """Delete all but the newest ``kept`` logs and those ``spared``; cut those that are too long.
 
     What is cut off stays beside the file as ``….log.old`` until the next cut. Lines that a driver
     writes at that very moment may be lost: its events are in the store as well.
@@ -43,11 +45,11 @@ def bound_logs(folder: Path, *, kept: int, bytes_max: int) -> list[Path]:
         The logs that were deleted.
     """
     logs = sorted(folder.glob("*.log"))
-    deleted = logs[: max(len(logs) - kept, 0)]
+    deleted = [log for log in logs[: max(len(logs) - kept, 0)] if log not in spared]
     for path in deleted:
         path.unlink(missing_ok=True)
         _old(path).unlink(missing_ok=True)
-    for path in logs[len(deleted) :]:
+    for path in sorted(set(logs) - set(deleted)):
         if path.stat().st_size > bytes_max:
             shutil.copyfile(path, _old(path))
             os.truncate(path, 0)

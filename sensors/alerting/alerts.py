@@ -32,6 +32,7 @@ Anchor = Literal[
     "start-refused",
     "recovery-cancelled",
     "alignment",
+    "standby",
     "source-retention",
     "source-lag",
     "sink-transactions",

@@ -1,11 +1,14 @@
 """``laminar run --standby`` without Spark: what it refuses, and jobs that have ended."""
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
+from laminar_core.cli.standby import Signals
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.store.stores import claim
 
@@ -94,3 +97,18 @@ def test_a_standby_that_cannot_start_spark_says_so_before_it_is_needed(cli) -> N
     answer = standby(cli)
     assert answer.code == 2
     assert json.loads(answer.out)["code"] == "no-java"
+
+
+def test_what_ends_a_standby_does_not_stop_a_driver() -> None:
+    """Goal: who ends a standby need not know whether it has just become the driver."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = [signal.getsignal(number) for number in numbers]
+    try:
+        signals = Signals()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert (signals.is_over, signals.received) == (True, False)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (signals.is_over, signals.received) == (True, True)
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -59,6 +59,7 @@ SENSORS = {
     "checkpoint_reporter",
     "alignment",
     "recovery",
+    "standby",
     "source_retention",
     "sink_transactions",
     "run_failures",

@@ -19,7 +19,7 @@ from laminar_core.records.drill import DrillRecord
 from laminar_core.records.manifest import Heartbeat, HistoryRecord, Owner, fingerprint_of
 from laminar_core.records.record import JsonObject
 from laminar_core.records.source_numbers import SourceNumbers
-from laminar_core.resources import CheckpointStoreResource
+from laminar_core.resources import CheckpointStoreResource, DetachedDriver
 from laminar_core.resources.names import (
     ACT_TAG,
     StreamJob,
@@ -302,7 +302,10 @@ class Ticks:
             definitions=dg.Definitions.merge(
                 self.definitions, dg.Definitions(sensors=[self.sensor])
             ),
-            resources={"laminar_checkpoints": Checkpoints(uri=self.uri)},
+            resources={
+                "laminar_checkpoints": Checkpoints(uri=self.uri),
+                "laminar_launcher": DetachedDriver(log_directory=f"{self.uri}-drivers"),
+            },
         )
 
     def tick(self, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTING) -> str:

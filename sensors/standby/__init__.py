@@ -1,0 +1,1 @@
+"""Keep a standby of each stream that wants one."""

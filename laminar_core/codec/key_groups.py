@@ -13,6 +13,7 @@ the two formulas that turn groups into ranges.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 MAX_PARALLELISM_LIMIT = 32_768
 
 KeyGroupArray = npt.NDArray[np.uint16]
+SubtaskArray = npt.NDArray[np.uint8 | np.uint16]
 
 _HALF = np.uint64(32)
 
@@ -99,7 +101,8 @@ def partition(
     """Split ``batch`` by the subtask that owns each row's key.
 
     Rows keep their order inside a part. Subtasks that get no row are left out, and parts come in
-    the order of their subtasks.
+    the order of their subtasks. The rows are moved once, so the parts are slices that share memory:
+    whoever keeps one for long should copy it.
 
     Raises:
         ConfigurationError: an unsupported parallelism, or a column that cannot be a key.
@@ -109,13 +112,31 @@ def partition(
         return []
     if parallelism == 1:
         return [(0, batch)]
+    owners = _owners(max_parallelism, parallelism)
+    subtasks = owners[key_groups_of(batch, key_columns, max_parallelism)]
+    counts = np.bincount(subtasks, minlength=parallelism)
+    found = np.flatnonzero(counts).tolist()
+    if len(found) == 1:
+        return [(found[0], batch)]
+    ordered = batch.take(pa.array(_by_subtask(subtasks, found)))
+    starts = (np.cumsum(counts) - counts).tolist()
+    return [(subtask, ordered.slice(starts[subtask], int(counts[subtask]))) for subtask in found]
+
+
+@lru_cache(maxsize=16)
+def _owners(max_parallelism: int, parallelism: int) -> SubtaskArray:
+    """Return the subtask of each key group. Numbers of one byte are sorted in one pass."""
+    fits_a_byte = parallelism <= np.iinfo(np.uint8).max + 1
     owners = np.arange(max_parallelism) * parallelism // max_parallelism
-    subtasks = owners.astype(np.uint16)[key_groups_of(batch, key_columns, max_parallelism)]
-    parts: list[tuple[int, pa.RecordBatch]] = []
-    for subtask in range(parallelism):
-        rows = np.flatnonzero(subtasks == subtask)
-        if len(rows) == batch.num_rows:
-            return [(subtask, batch)]
-        if len(rows):
-            parts.append((subtask, batch.take(pa.array(rows))))
-    return parts
+    return owners.astype(np.uint8 if fits_a_byte else np.uint16)
+
+
+_SCANS_MAX = 4
+"""Up to so many receivers, one scan of the rows for each is cheaper than sorting them."""
+
+
+def _by_subtask(subtasks: SubtaskArray, found: Sequence[int]) -> npt.NDArray[np.intp]:
+    """Return the rows by their subtasks, those of one in their order."""
+    if len(found) <= _SCANS_MAX:
+        return np.concatenate([np.flatnonzero(subtasks == subtask) for subtask in found])
+    return np.argsort(subtasks, kind="stable")

@@ -1,6 +1,6 @@
 """The sending side of an edge: the distribution of rows to receivers."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -66,13 +66,26 @@ def splitter(edge: Edge, sender: int, parallelism: int, max_parallelism: int) ->
     """Return the function by which ``sender`` divides a batch among receivers."""
     match edge.partitioning:
         case Keyed(columns):
-            return lambda batch: partition(batch, columns, max_parallelism, parallelism)
+            return _by_key(edge, columns, sender, parallelism, max_parallelism)
         case Forward():
             return lambda batch: ((sender, batch),)
         case Broadcast():
             return lambda batch: ((receiver, batch) for receiver in range(parallelism))
         case Rebalance():
             return _round_robin(sender, parallelism)
+
+
+def _by_key(
+    edge: Edge, columns: Sequence[str], sender: int, parallelism: int, max_parallelism: int
+) -> Split:
+    def split(batch: pa.RecordBatch) -> Iterable[tuple[int, pa.RecordBatch]]:
+        for receiver, part in partition(batch, columns, max_parallelism, parallelism):
+            # Parts share the memory of all. What is sent is copied; what stays in this process
+            # may be kept for long, in state or in the queue of a loop.
+            stays = edge.feedback or receiver == sender
+            yield receiver, pa.concat_batches([part]) if stays and part is not batch else part
+
+    return split
 
 
 def _round_robin(first: int, parallelism: int) -> Split:

@@ -1,5 +1,7 @@
 """An edge gives every row to whom it belongs, and everything else to everybody."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -98,6 +100,18 @@ def test_every_row_has_one_owner_whoever_sends_it(batches: list[list[int]]) -> N
             for key in {key for part in parts for key in part}:
                 owners.setdefault(key, set()).add(receiver)
     assert all(len(found) == 1 for found in owners.values())
+
+
+@pytest.mark.parametrize(("feedback", "stays"), [(False, {1}), (True, {0, 1, 2})])
+def test_what_stays_in_this_process_does_not_keep_the_memory_of_all_parts(
+    *, feedback: bool, stays: set[int]
+) -> None:
+    """Goal: state of the sender's own worker may keep its rows, and the queue of a loop."""
+    joined = replace(edge(Keyed(("key",))), feedback=feedback)
+    split = splitter(joined, 1, parallelism=3, max_parallelism=128)
+    parts = dict(split(rows(*range(3_000))))
+    compact = {n for n, part in parts.items() if part.get_total_buffer_size() == part.nbytes}
+    assert compact == stays
 
 
 @pytest.mark.parametrize("partitioning", PARTITIONINGS, ids=str)

@@ -25,7 +25,6 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 MAX_PARALLELISM_LIMIT = 32_768
 
 KeyGroupArray = npt.NDArray[np.uint16]
-SubtaskArray = npt.NDArray[np.uint8 | np.uint16]
 
 _HALF = np.uint64(32)
 
@@ -101,8 +100,8 @@ def partition(
     """Split ``batch`` by the subtask that owns each row's key.
 
     Rows keep their order inside a part. Subtasks that get no row are left out, and parts come in
-    the order of their subtasks. The rows are moved once, so the parts are slices that share memory:
-    whoever keeps one for long should copy it.
+    the order of their subtasks. Many parts are slices that share memory: whoever keeps one for long
+    should copy it.
 
     Raises:
         ConfigurationError: an unsupported parallelism, or a column that cannot be a key.
@@ -118,25 +117,20 @@ def partition(
     found = np.flatnonzero(counts).tolist()
     if len(found) == 1:
         return [(found[0], batch)]
-    ordered = batch.take(pa.array(_by_subtask(subtasks, found)))
+    if len(found) <= _SCANS_MAX:
+        return [(s, batch.take(pa.array(np.flatnonzero(subtasks == s)))) for s in found]
+    ordered = batch.take(pa.array(np.argsort(subtasks, kind="stable")))
     starts = (np.cumsum(counts) - counts).tolist()
-    return [(subtask, ordered.slice(starts[subtask], int(counts[subtask]))) for subtask in found]
-
-
-@lru_cache(maxsize=16)
-def _owners(max_parallelism: int, parallelism: int) -> SubtaskArray:
-    """Return the subtask of each key group. Numbers of one byte are sorted in one pass."""
-    fits_a_byte = parallelism <= np.iinfo(np.uint8).max + 1
-    owners = np.arange(max_parallelism) * parallelism // max_parallelism
-    return owners.astype(np.uint8 if fits_a_byte else np.uint16)
+    return [(s, ordered.slice(starts[s], int(counts[s]))) for s in found]
 
 
 _SCANS_MAX = 4
 """Up to so many receivers, one scan of the rows for each is cheaper than sorting them."""
 
 
-def _by_subtask(subtasks: SubtaskArray, found: Sequence[int]) -> npt.NDArray[np.intp]:
-    """Return the rows by their subtasks, those of one in their order."""
-    if len(found) <= _SCANS_MAX:
-        return np.concatenate([np.flatnonzero(subtasks == subtask) for subtask in found])
-    return np.argsort(subtasks, kind="stable")
+@lru_cache(maxsize=16)
+def _owners(max_parallelism: int, parallelism: int) -> npt.NDArray[np.uint8 | np.uint16]:
+    """Return the subtask of each key group. Numbers of one byte are sorted in one pass."""
+    fits_a_byte = parallelism <= np.iinfo(np.uint8).max + 1
+    owners = np.arange(max_parallelism) * parallelism // max_parallelism
+    return owners.astype(np.uint8 if fits_a_byte else np.uint16)

@@ -1,4 +1,4 @@
-"""What it costs to divide batches among receivers, and to encode and decode the frames.
+"""The cost of dividing batches among receivers, and of encoding and decoding the frames.
 
 Batches have three columns of eight bytes and keys that spread evenly. *Scans* is how batches were
 divided before: one look at all rows, and one copy, for each receiver. *Collected* is what a sender

@@ -100,8 +100,8 @@ def partition(
     """Split ``batch`` by the subtask that owns each row's key.
 
     Rows keep their order inside a part. Subtasks that get no row are left out, and parts come in
-    the order of their subtasks. Many parts are slices that share memory: whoever keeps one for long
-    should copy it.
+    the order of their subtasks. With many subtasks, the parts are slices that share memory, so copy
+    a part that is kept for long.
 
     Raises:
         ConfigurationError: an unsupported parallelism, or a column that cannot be a key.

@@ -17,7 +17,7 @@ import pyarrow as pa
 from laminar_core.host.clock import Clock
 
 FRAME_ROWS = 1_024
-"""Rows that a frame should have: with so many, most of its cost is that of the rows."""
+"""Rows that a frame should have. With fewer, most of its cost does not depend on its rows."""
 
 COLLECTED_BYTES_MAX = 16 << 20
 """Bytes that are collected; a larger batch is divided alone."""

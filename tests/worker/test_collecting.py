@@ -1,4 +1,4 @@
-"""What is collected comes out in its order, and keeps to the bounds."""
+"""Collected batches come out in their order, and keep to the bounds."""
 
 import pyarrow as pa
 from hypothesis import given

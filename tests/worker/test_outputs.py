@@ -206,7 +206,7 @@ class Collecting:
             self.output.flush()
 
     def flat(self) -> dict[int, list]:
-        """What each receiver was sent: keys one by one, and the last of watermarks in a row."""
+        """Return per receiver the keys it was sent, and the last of watermarks in a row."""
         return {n: list(flattened(sent)) for n, sent in self.sent.items()}
 
 
@@ -292,7 +292,7 @@ def before(sent: list) -> list:
 
 
 def keys_and_marks(collecting: Collecting) -> dict[int, list]:
-    """What each receiver was sent, but for the barrier, which may overtake more or fewer frames."""
+    """Return ``flat`` without the barrier, which may overtake more or fewer frames."""
     return {n: [e for e in flat if e != BARRIER] for n, flat in collecting.flat().items()}
 
 

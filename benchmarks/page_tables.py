@@ -303,6 +303,20 @@ TABLES = {
         {f"{workers} workers": f"manifest_{workers}_workers_{{}}" for workers in (2, 16, 64, 256)},
         corner="one exchange",
     ),
+    "division": Table(
+        "division",
+        {
+            f"{batch_rows:,}, {workers:,} receivers": f"{batch_rows}_{workers}"
+            for batch_rows in (131_072, 4_096)
+            for workers in (2, 16, 64, 256, 1_000)
+        },
+        {
+            "one scan each": "division_{}_scans",
+            "now": "division_{}_alone",
+            "collected": "division_{}_collected",
+        },
+        corner="rows of a batch; rows/s of CPU",
+    ),
     "formats": Table(
         "formats",
         {

@@ -13,6 +13,7 @@ the two formulas that turn groups into ranges.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -99,7 +100,8 @@ def partition(
     """Split ``batch`` by the subtask that owns each row's key.
 
     Rows keep their order inside a part. Subtasks that get no row are left out, and parts come in
-    the order of their subtasks.
+    the order of their subtasks. With many subtasks, the parts are slices that share memory, so copy
+    a part that is kept for long.
 
     Raises:
         ConfigurationError: an unsupported parallelism, or a column that cannot be a key.
@@ -109,13 +111,26 @@ def partition(
         return []
     if parallelism == 1:
         return [(0, batch)]
+    owners = _owners(max_parallelism, parallelism)
+    subtasks = owners[key_groups_of(batch, key_columns, max_parallelism)]
+    counts = np.bincount(subtasks, minlength=parallelism)
+    found = np.flatnonzero(counts).tolist()
+    if len(found) == 1:
+        return [(found[0], batch)]
+    if len(found) <= _SCANS_MAX:
+        return [(s, batch.take(pa.array(np.flatnonzero(subtasks == s)))) for s in found]
+    ordered = batch.take(pa.array(np.argsort(subtasks, kind="stable")))
+    starts = (np.cumsum(counts) - counts).tolist()
+    return [(s, ordered.slice(starts[s], int(counts[s]))) for s in found]
+
+
+_SCANS_MAX = 4
+"""Up to so many receivers, one scan of the rows for each is cheaper than sorting them."""
+
+
+@lru_cache(maxsize=16)
+def _owners(max_parallelism: int, parallelism: int) -> npt.NDArray[np.uint8 | np.uint16]:
+    """Return the subtask of each key group. Numbers of one byte are sorted in one pass."""
+    fits_a_byte = parallelism <= np.iinfo(np.uint8).max + 1
     owners = np.arange(max_parallelism) * parallelism // max_parallelism
-    subtasks = owners.astype(np.uint16)[key_groups_of(batch, key_columns, max_parallelism)]
-    parts: list[tuple[int, pa.RecordBatch]] = []
-    for subtask in range(parallelism):
-        rows = np.flatnonzero(subtasks == subtask)
-        if len(rows) == batch.num_rows:
-            return [(subtask, batch)]
-        if len(rows):
-            parts.append((subtask, batch.take(pa.array(rows))))
-    return parts
+    return owners.astype(np.uint8 if fits_a_byte else np.uint16)

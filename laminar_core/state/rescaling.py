@@ -77,7 +77,9 @@ class Rescaling:
 
         def own(batch: pa.RecordBatch) -> pa.RecordBatch | None:
             parts = partition(batch, columns, self.max_parallelism, self.after)
-            return dict(parts).get(receiver)
+            part = dict(parts).get(receiver)
+            # It may end in state, which must not keep the memory of the other parts.
+            return part if part is None or part is batch else pa.concat_batches([part])
 
         return own
 

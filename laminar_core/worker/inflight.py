@@ -115,6 +115,7 @@ class InflightRecorder:
         deliver: Callable[[Captured], None],
     ) -> None:
         self._inputs: Mapping[ChannelId, InputChannel] = {i.channel: i for i in inputs}
+        self._edges = outputs
         self._outputs = list(numbered_outputs(outputs))
         self._account = UnalignedCheckpointer(max_inflight_buffer_bytes, ElementSizes())
         self._deliver = deliver
@@ -131,6 +132,8 @@ class InflightRecorder:
         queues stay open until it has left them.
         """
         overtake = mode == "unaligned"
+        for edge in self._edges:
+            edge.divide_collected()  # They are before the cut.
         passed = {
             number: channel.put_barrier(barrier, overtake=overtake and edge.may_overtake)
             for number, edge, channel in self._outputs

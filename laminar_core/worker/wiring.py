@@ -36,6 +36,7 @@ from laminar_core.worker.loops import FeedbackChannel, HeadTask
 from laminar_core.worker.outputs import (
     EdgeOutput,
     channel_count,
+    collector_of,
     edge_ref,
     numbered_inputs,
     receivers_of,
@@ -367,6 +368,7 @@ class _Builder:
             may_overtake=edge.may_overtake,
             in_loop=edge.loop is not None,
             side=edge.side,
+            collector=collector_of(edge, parallelism, self.clock),
         )
 
     def _share(self, receiver: int) -> int:

@@ -113,6 +113,20 @@ def test_partition_sends_every_row_to_its_owner_in_order(keys: list, parallelism
         assert part.column("key").to_pylist() == [keys[r] for r in part.column("row").to_pylist()]
 
 
+@pytest.mark.parametrize("parallelism", [2, 255, 256, 257, 1_000])
+def test_many_subtasks_get_the_same_rows_as_one_by_one(parallelism: int) -> None:
+    """Goal: subtasks are sorted as numbers of one byte up to 256 of them, and of two beyond."""
+    batch = pa.record_batch({"key": range(5_000), "row": range(5_000)})
+    groups = key_groups_of(batch, ["key"], 2_000).tolist()
+    parts = partition(batch, ["key"], 2_000, parallelism)
+    assert [subtask for subtask, _ in parts] == sorted({s for s, _ in parts})
+    assert sum(part.num_rows for _, part in parts) == 5_000
+    for subtask, part in parts:
+        rows = part.column("row").to_pylist()
+        assert rows == sorted(rows)
+        assert {subtask_of(groups[row], 2_000, parallelism) for row in rows} == {subtask}
+
+
 def test_dictionary_keys_go_where_plain_keys_go() -> None:
     plain = pa.array([f"merchant-{i % 17}" for i in range(100)])
     for parallelism in (2, 3, 8):

@@ -40,7 +40,7 @@ def two_inputs(first: MemorySource, second: MemorySource, **options) -> Job:
 @pytest.mark.parametrize("seed", range(8))
 def test_checkpoints_go_on_while_one_input_has_ended_and_the_other_has_not(seed):
     short = MemorySource(payments(1, 10))
-    long = MemorySource(payments(3, 40, seed=2), gap_every=2, gap_polls=2)
+    long = MemorySource(payments(3, 40, seed=2), gap_every=2, gap_polls=6)
     job = two_inputs(short, long)
     simulation = Simulation(job.plan, seed=seed, checkpoint=OFTEN)
     ended = []

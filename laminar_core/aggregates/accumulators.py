@@ -42,7 +42,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow.compute import RoundOptions, call_function
 
-from laminar_core.aggregates.dense import dense_group
+from laminar_core.aggregates.dense import dense_group, encoded_group
 from laminar_core.aggregates.digests import Digests, quantile
 from laminar_core.aggregates.distinct import DistinctValues, ValueCounts, distinct_count, percentile
 from laminar_core.aggregates.grouping import (
@@ -187,7 +187,9 @@ def merge(state: pa.Table, keys: Sequence[str], accumulators: Sequence[Accumulat
         DataError: a sum leaves its type (ARITHMETIC_OVERFLOW).
     """
     reductions = [_merging(accumulator, state) for accumulator in accumulators]
-    return group({key: state.column(key) for key in keys}, state, reductions)
+    columns = {key: state.column(key) for key in keys}
+    merged = encoded_group(columns, state, reductions)
+    return group(columns, state, reductions) if merged is None else merged
 
 
 def merge_in_order(

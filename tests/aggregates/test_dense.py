@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laminar_core.aggregates.dense import SLOTS_PER_ROW_MAX, dense_group
+from laminar_core.aggregates.dense import SLOTS_PER_ROW_MAX, dense_group, encoded_group
 from laminar_core.aggregates.grouping import Reduction, group
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -143,3 +143,71 @@ def test_any_column_without_nulls_can_be_counted_and_nan_summed() -> None:
     assert dense.column("count").to_pylist() == [2, 2]
     assert np.isnan(dense.column("sum")[0].as_py())
     assert dense.column("sum")[1].as_py() == 3.0
+
+
+EXACT = [each for each in EVERYTHING if each.name not in {"min(x)", "max(x)"}]
+KEY_TYPES = [pa.string(), pa.large_binary(), pa.int16(), pa.uint64(), pa.timestamp("us", "UTC")]
+
+
+@st.composite
+def plain_inputs(draw: st.DrawFn) -> tuple[pa.ChunkedArray, pa.Table]:
+    """A plain key in chunks, some of them empty or slices, and values in chunks of their own."""
+    numbers = draw(st.lists(st.integers(0, 9), min_size=1, max_size=40))
+    data_type = draw(st.sampled_from(KEY_TYPES))
+    is_number = pa.types.is_integer(data_type) or pa.types.is_timestamp(data_type)
+    values = [n if is_number else f"key {n}"[: n + 3].encode() for n in numbers]
+    if pa.types.is_string(data_type):
+        values = [value.decode() for value in values]
+    array = pa.array([values[0], *values], data_type).slice(1)
+    cuts = sorted(draw(st.lists(st.integers(0, len(values)), max_size=4)))
+    bounds = zip([0, *cuts], [*cuts, len(values)], strict=True)
+    key = pa.chunked_array([array.slice(a, b - a) for a, b in bounds], data_type)
+    integers = draw(st.lists(st.integers(-(2**40), 2**40), min_size=len(key), max_size=len(key)))
+    return key, pa.table({"i": integers, "x": [value / 3 for value in integers]})
+
+
+@settings(deadline=None)
+@given(plain_inputs())
+def test_a_plain_key_is_grouped_as_in_general(world: tuple) -> None:
+    key, rows = world
+    encoded_key = encoded_group({"k": key}, rows, EXACT)
+    assert encoded_key is not None
+    general = group({"k": key}, rows, EXACT)
+    assert encoded_key.schema == general.schema
+    assert sorted_rows(encoded_key) == sorted_rows(general)
+    assert encoded_key.column("k").to_pylist() == list(dict.fromkeys(key.to_pylist()))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"k": pa.chunked_array([["a", None]])},
+        {"k": pa.chunked_array([[0.0, -0.0]])},
+        {"k": encoded([0, 1], ["a", "b"])},
+        {"k": pa.chunked_array([["a", "b"]]), "w": pa.chunked_array([[1, 2]])},
+    ],
+    ids=["none", "null", "float", "encoded", "two"],
+)
+def test_other_plain_keys_are_left_to_the_general_grouping(
+    keys: dict[str, pa.ChunkedArray],
+) -> None:
+    rows = pa.table({"i": [1, 2]})
+    assert encoded_group(keys, rows, [Reduction("rows", "count", None)]) is None
+
+
+@pytest.mark.parametrize(
+    ("function", "values"),
+    [("min", [0.0, -0.0]), ("max", [0.0, -0.0]), ("sum", [INT64_MAX, 1]), ("sum", [None, 1])],
+)
+def test_values_that_may_differ_are_left_to_the_general_grouping(
+    function: str, values: list
+) -> None:
+    key = {"k": pa.chunked_array([["a", "a"]])}
+    rows = pa.table({"v": values})
+    assert encoded_group(key, rows, [Reduction("result", function, "v")]) is None
+
+
+def test_no_rows_are_left_to_the_general_grouping() -> None:
+    none = pa.table({"k": pa.array([], pa.string())})
+    assert encoded_group({"k": none.column("k")}, none, []) is None

@@ -5,7 +5,7 @@ the store and the sinks, because a commit that does not succeed must not delay t
 Results are posted back as events.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -32,13 +32,14 @@ from laminar_core.driver.publication import (
     build_manifest,
     history_record,
 )
-from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND, Scrub
+from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND, Scrub, not_whole
 from laminar_core.driver.sink_watch import SinkWatch
 from laminar_core.driver.under_way import CheckpointUnderWay, described
 from laminar_core.errors import ErrorCode, FencedError, LaminarError
 from laminar_core.link.messages import (
     Abort,
     AlignmentTimeout,
+    Announce,
     Completed,
     Hold,
     Resume,
@@ -47,7 +48,13 @@ from laminar_core.link.messages import (
     Trigger,
     WaitingCheckpoint,
 )
-from laminar_core.protocol.coordinator import abort_all, initial, next_wakeup_ms, step
+from laminar_core.protocol.coordinator import (
+    NEVER_UNALIGNED,
+    abort_all,
+    initial,
+    next_wakeup_ms,
+    step,
+)
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.coordinator_events import (
     AbortCheckpoint,
@@ -83,7 +90,6 @@ from laminar_core.protocol.types import (
 )
 from laminar_core.protocol.unaligned import SWITCHES_IN_A_ROW, SwitchStreak
 from laminar_core.records.commands import SetMode
-from laminar_core.records.damage import DamagedFile
 from laminar_core.records.manifest import CheckpointManifest, Heartbeat, TriggerRecord
 from laminar_core.records.manifest_fields import DiscoveryEntry
 from laminar_core.records.record import FileRef
@@ -165,7 +171,7 @@ class _Attempt:
 
     trigger: TriggerRecord
     triggered_ms: int
-    """Time of the trigger, by the protocol's clock."""
+    """Time of the trigger, by the protocol's clock; until then, when it is due."""
     acks: dict[int, SnapshotAck] = field(default_factory=dict[int, SnapshotAck])
     waiting: dict[int, WaitingCheckpoint] = field(default_factory=dict[int, WaitingCheckpoint])
     """Per worker, the last report of what it waits for."""
@@ -272,18 +278,22 @@ class CheckpointDriver:
 
     @property
     def pending_count(self) -> int:
-        """Number of checkpoints that have not ended."""
-        return len(self._attempts)
+        """Number of checkpoints that were triggered and have not ended."""
+        return len(self._triggered())
 
     def under_way(self) -> list[CheckpointUnderWay]:
-        """Describe the checkpoints that have not ended, oldest first."""
+        """Describe the checkpoints that were triggered and have not ended, oldest first."""
         now_ms, job, host_of = self._now_ms(), self._identity, self._host.host_of
         return [
             described(
                 job, each.trigger, now_ms - each.triggered_ms, each.waiting, each.acks, host_of
             )
-            for _, each in sorted(self._attempts.items())
+            for each in self._triggered()
         ]
+
+    def _triggered(self) -> list[_Attempt]:
+        now_ms = self._now_ms()
+        return [each for _, each in sorted(self._attempts.items()) if each.triggered_ms <= now_ms]
 
     def tick(self) -> None:
         """Process the passing of time."""
@@ -390,10 +400,19 @@ class CheckpointDriver:
             return IdReserved(effect.checkpoint_id) if ours else IdTaken(effect.checkpoint_id)
 
         self._in_store(effect.checkpoint_id, reserve)
+        if self._state.config.alignment_timeout_ms == 0 and effect.kind not in NEVER_UNALIGNED:
+            generation = self._identity.generation
+            self._host.broadcast(
+                Announce(generation=generation, checkpoint_id=effect.checkpoint_id)
+            )
 
     def _inject(self, barrier: CheckpointBarrier) -> None:
         attempt = self._attempts[barrier.checkpoint_id]
         attempt.injected = True
+        if barrier.created_ms < attempt.triggered_ms:  # A request made it start early.
+            attempt.triggered_ms = barrier.created_ms
+            at_ms = self._wall_ms(barrier.created_ms)
+            attempt.trigger = attempt.trigger.model_copy(update={"triggered_at_ms": at_ms})
         attempt.discovery = self._discovery.trigger_sent(barrier.checkpoint_id)
         self._host.broadcast(
             Trigger(
@@ -415,7 +434,7 @@ class CheckpointDriver:
         )
         if known := self._scrub.known_damage(manifest):
             self._scrub.unpublished(manifest, known)
-            failed = StoreFailed(checkpoint_id, _not_whole(known))
+            failed = StoreFailed(checkpoint_id, not_whole(known))
             self._host.post(lambda: self.dispatch(failed))
             return
         attempt.offered = True
@@ -429,7 +448,7 @@ class CheckpointDriver:
             if damage:
                 attempt.offered = False
                 self._host.post(lambda: self._scrub.unpublished(named, damage))
-                return StoreFailed(checkpoint_id, _not_whole(damage))
+                return StoreFailed(checkpoint_id, not_whole(damage))
             attempt.manifest = named
             return Published(checkpoint_id)
 
@@ -573,12 +592,3 @@ class CheckpointDriver:
         self._count_commits()
         if manifest.kind in (CheckpointKind.FINAL, CheckpointKind.STOP):
             self._host.last_commit_done(manifest.kind)
-
-
-def _not_whole(damage: Sequence[DamagedFile]) -> str:
-    first = damage[0]
-    more = f", and {len(damage) - 1} more" if len(damage) > 1 else ""
-    return (
-        f"{first.path} is lost ({first.problem}){more}: the operators that need it write their "
-        "whole state with the next checkpoint"
-    )

@@ -10,7 +10,7 @@ the whole state with the next checkpoint, which names no older file. Nothing is 
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Literal
@@ -198,3 +198,13 @@ class Scrub:
                 if parent_id is None:
                     return
                 manifest = self._store.manifests.find(parent_id)
+
+
+def not_whole(damage: Sequence[DamagedFile]) -> str:
+    """Say why a checkpoint that names these files is not published."""
+    first = damage[0]
+    more = f", and {len(damage) - 1} more" if len(damage) > 1 else ""
+    return (
+        f"{first.path} is lost ({first.problem}){more}: the operators that need it write their "
+        "whole state with the next checkpoint"
+    )

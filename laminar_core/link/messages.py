@@ -252,6 +252,13 @@ class Begin(_Message):
     type: Literal["begin"] = "begin"
 
 
+class Announce(_Message):
+    """A checkpoint whose barriers overtake is about to be triggered."""
+
+    type: Literal["announce"] = "announce"
+    checkpoint_id: CheckpointId
+
+
 class Trigger(_Message):
     """Take a snapshot: sources cut now, the others when the barrier comes."""
 
@@ -394,7 +401,15 @@ LoopMessage = LoopWave | LoopsOver
 SourceMessage = AddSplits | WatermarkTarget
 StartMessage = Peers | Begin
 ToWorker = (
-    StartMessage | CheckpointMessage | Renew | SourceMessage | LoopMessage | Ping | Finish | Cancel
+    StartMessage
+    | Announce
+    | CheckpointMessage
+    | Renew
+    | SourceMessage
+    | LoopMessage
+    | Ping
+    | Finish
+    | Cancel
 )
 _TO_COORDINATOR = TypeAdapter[ToCoordinator](Annotated[ToCoordinator, Field(discriminator="type")])
 _TO_WORKER = TypeAdapter[ToWorker](Annotated[ToWorker, Field(discriminator="type")])

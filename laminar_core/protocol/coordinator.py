@@ -2,9 +2,13 @@
 
 The life of a checkpoint:
 
-    queued -> reserving -> collecting -> publishing -> completed
-                  |            |             |
-                  +------------+-------------+-> declined | expired | subsumed | aborted
+    queued -> reserving -> reserved -> collecting -> publishing -> completed
+                  |           |            |             |
+                  +-----------+------------+-------------+-> declined | expired | subsumed | aborted
+
+The number of a periodic checkpoint is reserved a little before it is due, so that its trigger does
+not wait for the store. A request that comes meanwhile makes it start at once, and then waits for it
+like for any other.
 
 Nothing is injected before its id is reserved in the store (create-only, so no two generations
 share an id), nothing is announced as complete before its manifest is durable, and nothing is
@@ -119,7 +123,7 @@ def step(state: CoordinatorState, event: Event, now_ms: int) -> Step:
             config = replace(state.config, alignment_timeout_ms=timeout_ms)
             state, effects = replace(state, config=config), ()
         case IdReserved(checkpoint_id):
-            state, effects = _on_reserved(state, checkpoint_id, now_ms)
+            state, effects = _on_reserved(state, checkpoint_id), ()
         case IdTaken(checkpoint_id):
             state, effects = _on_id_taken(state, checkpoint_id), ()
         case Acknowledged(checkpoint_id, subtasks):
@@ -133,8 +137,9 @@ def step(state: CoordinatorState, event: Event, now_ms: int) -> Step:
             state, effects = _on_store_failed(state, checkpoint_id, reason, now_ms)
         case DeletionsPending() | CommitsPending():
             state, effects = _on_pending_work(state, event)
+    state, injected = _inject_due(state, now_ms)
     state, started = _start_next(state, now_ms)
-    return state, (*effects, *started)
+    return state, (*effects, *injected, *started)
 
 
 def next_wakeup_ms(state: CoordinatorState) -> int | None:
@@ -144,9 +149,10 @@ def next_wakeup_ms(state: CoordinatorState) -> int | None:
     """
     times = [p.triggered_ms + state.config.timeout_ms for p in state.pending]
     times += [p.alignment_due_ms for p in state.pending if p.alignment_due_ms is not None]
+    times += [_inject_due_ms(state, p) for p in state.pending if p.phase == "reserved"]
     if state.may_start:
         due = _periodic_due_ms(state)
-        times += [] if due is None else [due]
+        times += [] if due is None else [due - state.config.reserve_ahead_ms]
         times += [r.not_before_ms for r in state.queue if _may_trigger(state, r)]
     return min(times, default=None)
 
@@ -200,27 +206,28 @@ def _start_next(state: CoordinatorState, now_ms: int) -> Step:
         if request is not None:
             rest = tuple(r for r in state.queue if r is not request)
             state = replace(state, queue=rest)
-        elif due is not None and due <= now_ms:
+        elif due is not None and due <= now_ms + state.config.reserve_ahead_ms:
             assert state.config.interval_ms is not None
-            request = Request(CheckpointKind.PERIODIC)
-            state = replace(state, next_periodic_ms=now_ms + state.config.interval_ms)
+            due_ms = max(due, now_ms)
+            request = Request(CheckpointKind.PERIODIC, not_before_ms=due_ms)
+            state = replace(state, next_periodic_ms=due_ms + state.config.interval_ms)
         else:
             break
-        state, reserve = _reserve(state, request, now_ms)
+        state, reserve = _reserve(state, request, max(request.not_before_ms, now_ms))
         effects = (*effects, reserve)
     return state, effects
 
 
 def _reserve(
-    state: CoordinatorState, request: Request, now_ms: int
+    state: CoordinatorState, request: Request, due_ms: int
 ) -> tuple[CoordinatorState, ReserveId]:
-    pending = Pending(state.next_id, request.kind, request.request_ids, now_ms, once=request.once)
+    pending = Pending(state.next_id, request.kind, request.request_ids, due_ms, once=request.once)
     state = replace(
         state,
         next_id=CheckpointId(state.next_id + 1),
         pending=(*state.pending, pending),
     )
-    return state, ReserveId(pending.checkpoint_id, pending.kind, now_ms)
+    return state, ReserveId(pending.checkpoint_id, pending.kind, due_ms)
 
 
 def _on_id_taken(state: CoordinatorState, checkpoint_id: CheckpointId) -> CoordinatorState:
@@ -228,22 +235,55 @@ def _on_id_taken(state: CoordinatorState, checkpoint_id: CheckpointId) -> Coordi
     if pending is None:
         return state
     # Never reuse an id: queue for the next.
-    again = Request(pending.kind, pending.request_ids, once=pending.once)
+    again = Request(
+        pending.kind, pending.request_ids, not_before_ms=pending.triggered_ms, once=pending.once
+    )
     return replace(state.without(pending), queue=(again, *state.queue))
 
 
-def _on_reserved(state: CoordinatorState, checkpoint_id: CheckpointId, now_ms: int) -> Step:
+def _on_reserved(state: CoordinatorState, checkpoint_id: CheckpointId) -> CoordinatorState:
     pending = state.find(checkpoint_id)
     if pending is None or pending.phase != "reserving":
-        return state, ()
+        return state
+    return state.having(replace(pending, phase="reserved"))
+
+
+def _inject_due_ms(state: CoordinatorState, pending: Pending) -> int:
+    """Return when the barrier of a reserved checkpoint is due; another may have ended meanwhile."""
+    pause_ms = state.config.min_pause_ms
+    if pending.kind is not CheckpointKind.PERIODIC or not pause_ms or state.last_ended_ms is None:
+        return pending.triggered_ms
+    return max(pending.triggered_ms, state.last_ended_ms + pause_ms)
+
+
+def _inject_due(state: CoordinatorState, now_ms: int) -> Step:
+    """Inject what is reserved and due; if a request waits, also what is not due yet."""
+    awaited = any(r.not_before_ms <= now_ms and _may_trigger(state, r) for r in state.queue)
+    effects: tuple[Effect, ...] = ()
+    for pending in state.pending:
+        if pending.phase == "reserved" and (awaited or _inject_due_ms(state, pending) <= now_ms):
+            state, injected = _inject(state, pending, now_ms)
+            effects = (*effects, injected)
+    return state, effects
+
+
+def _inject(
+    state: CoordinatorState, pending: Pending, now_ms: int
+) -> tuple[CoordinatorState, InjectBarrier]:
+    checkpoint_id = pending.checkpoint_id
     unaligned_allowed = pending.kind not in NEVER_UNALIGNED
     timeout_ms = state.config.alignment_timeout_ms if unaligned_allowed else None
     barrier = CheckpointBarrier(
         checkpoint_id, pending.kind, now_ms, timeout_ms, unaligned=timeout_ms == 0
     )
     due_ms = now_ms + timeout_ms if timeout_ms else None
-    collecting = replace(pending, phase="collecting", alignment_due_ms=due_ms)
-    return state.having(collecting), (InjectBarrier(barrier),)
+    collecting = replace(
+        pending,
+        phase="collecting",
+        alignment_due_ms=due_ms,
+        triggered_ms=min(pending.triggered_ms, now_ms),
+    )
+    return state.having(collecting), InjectBarrier(barrier)
 
 
 def _time_out_alignment(state: CoordinatorState, now_ms: int) -> Step:

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 
+RESERVE_AHEAD_MS = 100
+"""Longest time for which a number is reserved before its periodic checkpoint is due."""
+
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorConfig:
@@ -24,6 +27,11 @@ class CoordinatorConfig:
     any number."""
     alignment_timeout_ms: int | None = None
     """None: always aligned. 0: unaligned from the start."""
+
+    @property
+    def reserve_ahead_ms(self) -> int:
+        """How long before a periodic checkpoint is due its number is reserved."""
+        return 0 if self.interval_ms is None else min(RESERVE_AHEAD_MS, self.interval_ms // 4)
 
     def __post_init__(self) -> None:
         """Refuse what cannot work.

@@ -65,13 +65,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A checkpoint that was triggered and has not ended."""
+    """A checkpoint whose number is at least being reserved, and that has not ended."""
 
     checkpoint_id: CheckpointId
     kind: CheckpointKind
     request_ids: tuple[str, ...]
     triggered_ms: int
-    phase: Literal["reserving", "collecting", "publishing"] = "reserving"
+    """When it is due, until its barrier is injected; a request that waits makes that earlier."""
+    phase: Literal["reserving", "reserved", "collecting", "publishing"] = "reserving"
     acknowledged: SubtaskSet = SubtaskSet()
     alignment_due_ms: int | None = None
     """When the alignment budget is spent. None: there is no budget, or it is spent already."""

@@ -212,7 +212,7 @@ class Task:
         self._limits_rows = first if isinstance(first, LimitsRows) else None
         self.timed = TimedOperators(parts.operators, self._chain, clock)
         self._firing = Firing(self._chain, clock, self.room.is_there, self.timed)
-        self._turn, self._unit = 0, WorkUnit()
+        self._turn, self.unit = 0, WorkUnit()
         self._pauses = set[Pause]()
         self._renewals: set[str] = set()
         """Operators whose stored files are lost."""
@@ -288,7 +288,7 @@ class Task:
         self._computes(self.parts.source_id)
         if source.event_time_rose():
             self._chain.look_again()
-        batch = source.poll(self._unit.rows_max or SLICE_ROWS_MAX)
+        batch = source.poll(self.unit.rows_max or SLICE_ROWS_MAX)
         if batch is not None:
             if batch.letters is not None and self.parts.source_id is not None:
                 self._emit_side(self.parts.source_id, Side(LETTERS, batch.letters))
@@ -319,7 +319,7 @@ class Task:
 
     def _rows_max(self, channel: InputChannel) -> int | None:
         """Return how many rows of the channel's first element to take; None: all."""
-        element, rows_max = channel.first, self._unit.rows_max
+        element, rows_max = channel.first, self.unit.rows_max
         if self._limits_rows is None or not isinstance(element, Batch):
             return rows_max
         rows = element.data if rows_max is None else element.data.slice(0, rows_max)
@@ -355,7 +355,7 @@ class Task:
                 self._advance(WATERMARK_END_US if again else risen_us, ends=ends)
 
     def _process(self, batch: pa.RecordBatch, input_index: int = 0) -> None:
-        self._firing.take(batch, input_index, partial(self._unit.took, batch.num_rows))
+        self._firing.take(batch, input_index, partial(self.unit.took, batch.num_rows))
         if self.parts.loop is not None:
             self._firing.finish()  # Its counters take a batch for processed when it was taken.
 

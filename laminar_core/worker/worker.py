@@ -27,6 +27,7 @@ from laminar_core.link.messages import (
     Abort,
     AddSplits,
     AlignmentTimeout,
+    Announce,
     Begin,
     Cancel,
     CheckpointMessage,
@@ -97,6 +98,7 @@ from laminar_core.worker.snapshots import (
     state_of,
 )
 from laminar_core.worker.task import Cut
+from laminar_core.worker.urgency import Urgency
 from laminar_core.worker.waits import WaitClock, waits_of
 from laminar_core.worker.wiring import Wiring, wire
 
@@ -123,14 +125,12 @@ def failure(generation: Generation, worker: int, error: Exception) -> WorkerFail
         reason=said,
         restart_helps=helps or isinstance(error, CorruptCheckpointError),
         links=error.links if isinstance(error, LinkBrokenError) else (),
-        damaged_file=_damaged_file(error),
+        damaged_file=(
+            DamagedFile(path=error.path, problem=error.problem)
+            if isinstance(error, DamagedFileError)
+            else None
+        ),
     )
-
-
-def _damaged_file(error: Exception) -> DamagedFile | None:
-    if not isinstance(error, DamagedFileError):
-        return None
-    return DamagedFile(path=error.path, problem=error.problem)
 
 
 def without_aborted(messages: Sequence[ToWorker]) -> list[ToWorker]:
@@ -191,6 +191,7 @@ class Worker:
         )
         self._changelog = Changelog(self._snapshots, deployment.state, clock)
         self._parts: dict[CheckpointId, WorkerPart] = {}
+        self._urgency = Urgency(lambda: [task.unit for task in self.wiring.tasks])
         self._next_progress_ms = self._next_work_ms = 0.0
         self._heard_ms = clock.monotonic_ms()
         self._data_flowed = False
@@ -346,6 +347,7 @@ class Worker:
         return heard
 
     def _on_message(self, message: ToWorker) -> None:
+        self._urgency.heard(message)
         match message:
             case Peers() | Begin():
                 self._on_start_message(message)
@@ -358,7 +360,7 @@ class Worker:
                 self._on_source_message(message)
             case LoopWave() | LoopsOver():
                 self._on_loop_message(message)
-            case Ping():
+            case Announce() | Ping():
                 pass
             case Finish():
                 self.phase = Phase.FINISHED
@@ -584,6 +586,7 @@ class Worker:
         if part.missing:
             return
         del self._parts[checkpoint_id]
+        self._urgency.over(checkpoint_id)
         self._send(
             SnapshotAck(
                 generation=self._deployment.generation,

@@ -3,7 +3,7 @@
 import pytest
 
 from laminar_core.driver.events import CheckpointCompleted, CheckpointFailed, ThresholdTooLow
-from laminar_core.link.messages import Abort, AlignmentTimeout, Completed
+from laminar_core.link.messages import Abort, AlignmentTimeout, Announce, Completed
 from laminar_core.protocol.coordinator_events import Declined
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCause
 from laminar_core.protocol.unaligned import SWITCHES_IN_A_ROW
@@ -45,13 +45,55 @@ class TestTrigger:
 
     def test_a_periodic_one_comes_when_it_is_due(self):
         driver = Driver(interval_ms=100)
-        assert driver.driver.next_wakeup_ms() == 1_100
+        assert driver.driver.next_wakeup_ms() == 1_075
         driver.driver.tick()
         assert not driver.io.queue
-        driver.host.time_ms = 1_100
+        driver.host.time_ms = 1_075
         driver.driver.tick()
         driver.settle()
+        assert driver.triggered() == []
+        assert driver.driver.next_wakeup_ms() == 1_100
+        driver.host.time_ms = 1_100
+        driver.driver.tick()
         assert driver.triggered() == [1]
+
+    def test_a_number_that_is_reserved_ahead_is_no_checkpoint_before_it_is_due(self):
+        driver = Driver(interval_ms=100)
+        driver.host.time_ms = 1_075
+        driver.driver.tick()
+        driver.settle()
+        assert (driver.driver.pending_count, driver.driver.under_way()) == (0, [])
+        driver.host.time_ms = 1_100
+        driver.driver.tick()
+        assert [each.age_ms for each in driver.driver.under_way()] == [0]
+
+    def test_the_time_of_a_trigger_that_a_request_made_earlier_is_true(self):
+        driver = Driver(interval_ms=100)
+        driver.host.time_ms = 1_075
+        driver.driver.tick()
+        driver.settle()
+        driver.host.time_ms = 1_080
+        driver.request()
+        driver.host.time_ms = 1_085
+        driver.acknowledge(1, 0, 1)
+        driver.settle()
+        manifest = driver.store.manifests.read(CheckpointId(1))
+        assert manifest.triggered_at_ms == manifest.completed_at_ms - 5
+        assert (manifest.kind, manifest.duration_ms) == (CheckpointKind.PERIODIC, 5)
+
+    @pytest.mark.parametrize(
+        ("kind", "timeout_ms", "announced"),
+        [
+            (CheckpointKind.MANUAL, 0, [1]),
+            (CheckpointKind.MANUAL, 50, []),
+            (CheckpointKind.MANUAL, None, []),
+            (CheckpointKind.SAVEPOINT, 0, []),
+        ],
+    )
+    def test_one_whose_barriers_overtake_is_announced(self, kind, timeout_ms, announced):
+        driver = Driver(alignment_timeout_ms=timeout_ms)
+        driver.request(kind)
+        assert driver.sent(Announce) == announced
 
     def test_a_budget_that_is_always_too_short_is_reported(self):
         driver = Driver(interval_ms=100, alignment_timeout_ms=50)

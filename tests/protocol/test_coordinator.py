@@ -136,10 +136,19 @@ COMPLETED = "reserve1:periodic inject1 publish1 commit1 completed1"
     ("script", "happened"),
     [
         (WHOLE, COMPLETED),
-        ("99.", ""),
+        ("74.", ""),
+        # Its number is reserved a quarter of the interval ahead, and nothing else happens then.
+        ("75. 80r1 99.", "reserve1:periodic"),
+        ("75. 80r1 99. 100.", "reserve1:periodic inject1"),
+        ("75. 105r1", "reserve1:periodic inject1"),
+        ("75. 80f1 99. 100.", "reserve1:periodic abort1 declined1"),
+        # The number is another generation's: the next one is reserved when it is due.
+        ("75. 80k1 99. 100. 101r2", "reserve1:periodic reserve2:periodic inject2"),
+        # The next one counts from when it was due.
+        ("75. 80r1 100. 110a1 120b1 130p1 174. 175.", COMPLETED + " reserve2:periodic"),
         # One at a time: the next waits for the end of the first, then comes at once.
         ("100. 101r1 250.", "reserve1:periodic inject1"),
-        (WHOLE + " 199. 200.", COMPLETED + " reserve2:periodic"),
+        (WHOLE + " 174. 200.", COMPLETED + " reserve2:periodic"),
         # The same acknowledgement twice, and one for a checkpoint that is over.
         ("100. 101r1 110a1 111a1 120b1", "reserve1:periodic inject1 publish1"),
         (WHOLE + " 140a1", COMPLETED),
@@ -211,9 +220,47 @@ def test_output_that_waits_for_its_commit_holds_sources_back(script: str, happen
 
 def test_the_minimum_pause_binds_periodic_checkpoints_only() -> None:
     config = replace(EVERY_100, min_pause_ms=500)
-    assert trace(WHOLE + " 629.", config) == COMPLETED
-    assert trace(WHOLE + " 630.", config) == COMPLETED + " reserve2:periodic"
+    assert trace(WHOLE + " 604.", config) == COMPLETED
+    assert trace(WHOLE + " 605. 610r2 629.", config) == COMPLETED + " reserve2:periodic"
+    assert trace(WHOLE + " 605. 610r2 630.", config).endswith("reserve2:periodic inject2")
     assert trace(WHOLE + " 200?m", config) == COMPLETED + " reserve2:manual"
+
+
+def test_the_pause_counts_from_a_checkpoint_that_ends_after_the_number_was_reserved() -> None:
+    config = replace(EVERY_100, min_pause_ms=50, max_concurrent=2)
+    script = "10?m 11r1 75. 76r2 90d1 100. 139."
+    before = "reserve1:manual inject1 reserve2:periodic abort1 declined1 answer-m:declined1"
+    assert trace(script, config) == before
+    assert trace(script + " 140.", config) == before + " inject2"
+
+
+@pytest.mark.parametrize(
+    ("script", "happened"),
+    [
+        # Whoever asks does not wait until a reserved one is due, and gets a checkpoint of his own.
+        ("75. 80r1 85?m", "reserve1:periodic inject1"),
+        ("75. 80?m 85r1", "reserve1:periodic inject1"),
+        (
+            "75. 80r1 85?q 90a1 91b1 92p1",
+            COMPLETED + " reserve2:stop",
+        ),
+    ],
+)
+def test_a_request_makes_a_reserved_checkpoint_start_at_once(script: str, happened: str) -> None:
+    assert trace(script) == happened
+
+
+def test_a_reserved_checkpoint_expires_counted_from_its_trigger() -> None:
+    config = replace(EVERY_100, timeout_ms=200)
+    for script, trigger_ms in (("75. 80r1 100.", 100), ("75. 80r1 85?m", 85)):
+        assert "expired" not in trace(f"{script} {trigger_ms + 199}.", config)
+        assert "expired1" in trace(f"{script} {trigger_ms + 200}.", config)
+
+
+def test_a_number_is_reserved_a_tenth_of_a_second_ahead_at_most() -> None:
+    config = replace(EVERY_100, interval_ms=10_000)
+    assert trace("9899.", config) == ""
+    assert trace("9900.", config) == "reserve1:periodic"
 
 
 def test_nothing_periodic_starts_once_the_job_ends() -> None:
@@ -341,6 +388,9 @@ def test_the_end_of_a_generation_aborts_everything_and_answers_everybody() -> No
 
 def test_the_next_wakeup_is_what_comes_first() -> None:
     state = initial(EVERY_100, {A, B}, CheckpointId(0), now_ms=0)
+    assert next_wakeup_ms(state) == 75
+    state, _ = step(state, Tick(), 75)
+    state, _ = step(state, parse("r1"), 80)
     assert next_wakeup_ms(state) == 100
     state, _ = step(state, Tick(), 100)
     assert next_wakeup_ms(state) == 1100

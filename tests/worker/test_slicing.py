@@ -8,6 +8,7 @@ from laminar_core.worker.slicing import (
     SLICE_ROWS_MAX,
     SLOW_BATCHES,
     UNIT_MS,
+    URGENT_UNIT_MS,
     WorkUnit,
 )
 
@@ -108,3 +109,73 @@ def test_a_batch_of_one_row_cannot_be_cut() -> None:
     for _ in range(10):
         unit.took(1, 1000.0)
     assert unit.rows_max is None
+
+
+USUAL_ROWS = BATCH_ROWS // 5
+"""Rows that take one unit."""
+URGENT_ROWS = USUAL_ROWS // 4
+assert URGENT_UNIT_MS == UNIT_MS / 4
+
+
+def urgent_unit() -> WorkUnit:
+    """A slow unit whose slices were judged, while a checkpoint waits."""
+    unit = slow_unit()
+    slices(unit, *[UNIT_MS] * JUDGED_SLICES)
+    unit.urgent = True
+    return unit
+
+
+def test_slices_are_short_only_while_a_checkpoint_waits() -> None:
+    unit = urgent_unit()
+    assert unit.rows_max == URGENT_ROWS
+    slices(unit, *[URGENT_UNIT_MS] * 3 * JUDGED_SLICES)
+    assert unit.rows_max == URGENT_ROWS
+    unit.urgent = False
+    assert unit.rows_max == USUAL_ROWS, "what was learned while one waits is not about slices"
+
+
+def test_a_fast_operator_takes_whole_batches_while_a_checkpoint_waits() -> None:
+    unit = WorkUnit()
+    unit.took(BATCH_ROWS, URGENT_UNIT_MS)
+    unit.urgent = True
+    assert unit.rows_max is None
+
+
+def test_a_batch_that_is_not_sliced_is_sliced_while_a_checkpoint_waits() -> None:
+    unit = WorkUnit()
+    unit.took(BATCH_ROWS, UNIT_MS)
+    assert unit.rows_max is None
+    unit.urgent = True
+    assert unit.rows_max == BATCH_ROWS // 4
+    slices(unit, *[URGENT_UNIT_MS] * JUDGED_SLICES)
+    assert unit.rows_max == BATCH_ROWS // 4
+    unit.urgent = False
+    assert unit.rows_max is None
+
+
+def test_urgent_units_follow_rows_that_get_slower_also_if_it_never_ends() -> None:
+    unit = urgent_unit()
+    slices(unit, *[1.6 * URGENT_UNIT_MS] * JUDGED_SLICES)
+    assert unit.rows_max == int(URGENT_ROWS / 1.6)
+
+
+def test_an_operator_with_a_price_for_each_call_keeps_its_slices() -> None:
+    unit = urgent_unit()
+    slices(unit, *[UNIT_MS] * JUDGED_SLICES)
+    assert unit.rows_max == USUAL_ROWS
+    unit.urgent = False
+    slices(unit, *[UNIT_MS / 4] * JUDGED_SLICES)
+    unit.urgent = True
+    assert unit.rows_max == USUAL_ROWS, "another cost: tried again"
+
+
+def test_whole_batches_that_slices_cost_too_much_of_are_whole_while_a_checkpoint_waits() -> None:
+    unit, _ = after(lambda rows: 200.0 + rows * 0.001, SLOW_BATCHES + JUDGED_SLICES)
+    unit.urgent = True
+    assert unit.rows_max is None
+
+
+def test_one_row_is_the_least_while_a_checkpoint_waits() -> None:
+    unit = slow_unit(elapsed_ms=BATCH_ROWS * UNIT_MS)
+    unit.urgent = True
+    assert unit.rows_max == 1

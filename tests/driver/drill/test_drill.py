@@ -214,7 +214,7 @@ def test_each_drill_is_written_down_and_audited() -> None:
 class TestWhatFails:
     def test_restored_state_that_is_not_the_checkpoints(self, monkeypatch) -> None:
         """An operator that loses a row on the way, for one."""
-        _, simulation = interrupted("windows", checkpoints=2)
+        _, simulation = interrupted("windows", checkpoints=1)
         restore = WindowAggregate.open
 
         def careless(self, context, schema):
@@ -237,7 +237,7 @@ class TestWhatFails:
 
     def test_state_that_nobody_restored(self, monkeypatch) -> None:
         """An operator that is not given its snapshots has nothing to tell, which is no proof."""
-        _, simulation = interrupted("windows", checkpoints=2)
+        _, simulation = interrupted("windows", checkpoints=1)
         snapshots = RestoredState.snapshots
 
         def forgetful(self, operator_id, *how):

@@ -27,10 +27,10 @@ from laminar_core.records.manifest import (
     CheckpointManifest,
     CommitRecord,
     HistoryRecord,
-    SubtaskEntry,
     TriggerRecord,
     fingerprint_of,
 )
+from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.record import JsonObject
 from laminar_core.records.segment import SegmentRef
 from laminar_core.store.checkpoint_index import CheckpointIndex

@@ -154,14 +154,20 @@ class Scrub:
         new = tuple(file for file in damage if file.path not in self._known)
         if new:
             self._known.update({file.path: file for file in new})
-            self._background.submit(self._report, new, found_by, [owner for owner, _ in owners])
+            renewed = [owner for owner, _ in owners]
+            self._background.submit(self._report, new, found_by, renewed, self._newest)
 
     def _report(
-        self, damage: tuple[DamagedFile, ...], found_by: FoundBy, renewed: list[str]
+        self,
+        damage: tuple[DamagedFile, ...],
+        found_by: FoundBy,
+        renewed: list[str],
+        newest: CheckpointManifest | None,
     ) -> None:
         """Mark the checkpoints that name the files, then publish the event.
 
-        Runs in the background.
+        Runs in the background. ``newest`` was the newest completed checkpoint when the files were
+        found: a later one does not name them any more, and the search would end there.
         """
         marked: list[CheckpointId] = []
         try:
@@ -169,7 +175,7 @@ class Scrub:
                 self._generation
             )  # What a successor deletes is not lost.
             log = DamageLog(self._store.objects, self._store.paths)
-            for manifest, lost in naming_any(self._store.paths, self._lineage(), damage):
+            for manifest, lost in naming_any(self._store.paths, self._lineage(newest), damage):
                 checkpoint_id = manifest.checkpoint_id
                 log.record(checkpoint_id, self._generation, lost, self._host.now_ms())
                 marked.append(checkpoint_id)
@@ -188,9 +194,8 @@ class Scrub:
         )
         self._host.post(lambda: self._host.notify(event))
 
-    def _lineage(self) -> Iterator[CheckpointManifest]:
-        """Yield the newest completed checkpoint and its ancestors, as far as they can be read."""
-        manifest = self._newest
+    def _lineage(self, manifest: CheckpointManifest | None) -> Iterator[CheckpointManifest]:
+        """Yield a completed checkpoint and its ancestors, as far as they can be read."""
         with suppress(CorruptCheckpointError):
             while manifest is not None:
                 yield manifest

@@ -172,7 +172,9 @@ def test_the_minimum_pause_binds_periodic_ones_only() -> None:
     config = replace(EVERY_100, min_pause_ms=500)
     whole = "100. 101r1 110a1 120b1 130p1"
     assert coordinator(f"{whole} 200. 300?m", config).endswith("reserve2:manual")
-    assert coordinator(f"{whole} 200. 629.", config).endswith("completed1")
+    assert coordinator(f"{whole} 200. 604.", config).endswith("completed1")
+    assert coordinator(f"{whole} 200. 605. 606r2 629.", config).endswith("reserve2:periodic")
+    assert coordinator(f"{whole} 200. 605. 606r2 629. 630.", config).endswith("inject2")
 
 
 def test_new_ones_wait_while_too_many_deletions_are_pending() -> None:

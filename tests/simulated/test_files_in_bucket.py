@@ -157,7 +157,7 @@ def test_each_row_comes_once_whichever_step_is_the_last_of_a_process(
         for n in range(1_000 * at, 1_000 * at + 10 + at)
     ]
     p = Pipeline("bucket")
-    read = p.source("in", source, rows_per_second=2_000)
+    read = p.source("in", source, rows_per_second=500)
     job = with_ledgers(p, {"out": (read.rebalance(), rows)})
     simulation = Simulation(job.plan, parallelism=1, checkpoint=CoordinatorConfig(10))
     strike.simulation = simulation

@@ -96,7 +96,7 @@ def test_rows_in_flight_on_both_inputs_come_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_a_drill_proves_every_table(name: str) -> None:
-    _, simulation = killed(name, seeds_of(name)[-1])
+    _, simulation = killed(name, seeds_of(name)[0])
     record, _ = drill(simulation)
     assert (record.outcome, record.problems) == ("passed", ())
     (join,) = [operator for operator in record.operators if operator.operator_id == "join"]

@@ -112,7 +112,7 @@ def test_damage_is_said_with_the_first_file_and_the_number_of_others(job: Job) -
 
 
 def test_a_real_job_is_seen_to_lose_a_file_and_to_heal_it() -> None:
-    _, simulation = simulate()
+    _, simulation = simulate(1)
     harm = Harm(simulation, "missing")
     seen: list[LostFiles | None] = []
     simulation.when(

@@ -76,7 +76,7 @@ class Scrub:
         new = self._named if self._bytes_per_second else ()
         self._waiting = deque(dict.fromkeys([*known, *new]))
         if lost := self.known_damage(manifest):  # It was found while the manifest was created.
-            self._background.submit(self._report, lost, "reading", [])
+            self._background.submit(self._report, lost, "reading", [], manifest)
 
     def known_damage(self, manifest: CheckpointManifest) -> tuple[DamagedFile, ...]:
         """Return what the manifest names although it is known to be lost."""

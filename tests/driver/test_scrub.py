@@ -144,6 +144,20 @@ def test_a_listing_orders_once_however_often_it_shows_the_same():
     assert bench.ordered == [(("window", 0),)]
 
 
+def test_the_next_checkpoint_may_complete_before_the_report_is_made():
+    """It does not name the file any more, and those before it do."""
+    bench = Bench()
+    prepared = bench.job.prepare()
+    lost = prepared.subtasks[0].segments[1].path
+    bench.harm(lost, "missing")
+    bench.scrub.unpublished(prepared, bench.store.manifests.publish_if_whole(prepared))
+    bench.job.complete(forget=1)
+    assert lost not in {file.path for file in bench.manifest().files()}
+    bench.scrub.completed(bench.manifest())
+    bench.settle()
+    assert bench.told[0].checkpoint_ids == (1, 2, 3)
+
+
 def test_a_file_in_the_folder_of_the_restored_checkpoint_is_healed_once_it_is_inherited():
     """A chain goes on from it; who found it before had nobody to ask."""
     bench = Bench()

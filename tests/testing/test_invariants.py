@@ -193,14 +193,14 @@ def test_a_planted_fault_is_found(
 
 @pytest.mark.large
 def test_aligned_checkpoints_may_expire_behind_more_work_than_their_timeout(monkeypatch) -> None:
-    """12 s of work are before a barrier that may take 2 s, as seed 50003 found."""
+    """14 s of work are before a barrier that may take 2 s, as seed 50003 found."""
     excused = Evidence.expires_on_purpose.fget
     seen: list[Evidence] = []
     monkeypatch.setattr(Evidence, "expires_on_purpose", property(seen.append))
     checkpoint = CoordinatorConfig(
         interval_ms=30, timeout_ms=2_000, max_concurrent=3, tolerable_failures=None
     )
-    slow = replace(draw(0), scenario="rows-by-key", parallelism=1, row_ms=10.0, slow_workers=1)
+    slow = replace(draw(0), scenario="rows-by-key", parallelism=1, row_ms=12.0, slow_workers=1)
     setting = replace(slow, checkpoint=checkpoint, disasters=(), losses=())
     report = simulate_setting(setting, SCENARIOS[setting.scenario])
     assert {violation.check for violation in report.violations} == {"checkpoints-complete"}

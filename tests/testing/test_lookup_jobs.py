@@ -41,11 +41,11 @@ def test_rows_meet_versions_and_the_lack_of_them() -> None:
 
 
 def killed(name: str, seed: int) -> tuple[Job, Simulation]:
-    """A job whose driver dies after its second unaligned checkpoint."""
+    """A job whose driver dies after its fourth unaligned checkpoint."""
     job = LOOKUP_JOBS[name](3)
     simulation = Simulation(job.plan, parallelism=3, seed=seed, checkpoint=UNALIGNED)
     job.burden.row_ms, job.burden.spend = 24.0, simulation.world.spend
-    simulation.when(CheckpointCompleted, simulation.kill_driver, 2)
+    simulation.when(CheckpointCompleted, simulation.kill_driver, 4)
     with pytest.raises(ProcessKilledError):
         simulation.run()
     return job, simulation

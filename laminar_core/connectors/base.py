@@ -253,6 +253,15 @@ class Source(Protocol):
         """How a reader goes through its splits; decides how event time follows from their rows."""
         return "sequential"
 
+    @property
+    def gathers(self) -> bool:
+        """Whether small batches that are there at once may be processed as one.
+
+        They never are where operators before the next exchange make event time of them: which rows
+        are late would depend on what is there at once.
+        """
+        return True
+
     def describe(self) -> JsonObject:
         """Return the description that decides whether an old position still fits."""
         ...

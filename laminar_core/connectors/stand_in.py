@@ -36,6 +36,11 @@ class StandInSource(Source):
         """Return the source's way of reading."""
         return self.source.reading
 
+    @property
+    def gathers(self) -> bool:
+        """Whether the source's small batches may be processed as one."""
+        return self.source.gathers
+
     def discovery(self) -> Discovery:
         """Return the source's discovery; it only reads."""
         return self.source.discovery()

@@ -32,6 +32,11 @@ class GrowingSource(Source):
     bounded: bool = True
     shelf: Shelf = field(default_factory=Shelf, compare=False)
 
+    @property
+    def gathers(self) -> bool:
+        """Return False: the batches are a part of what a job is about."""
+        return False
+
     def describe(self) -> JsonObject:
         """Return the number of rows of each split."""
         return {"connector": "growing", "row_counts": [split.num_rows for split in self.splits]}

@@ -34,7 +34,8 @@ class MemorySource(Source):
     ``bounded``, it never ends, although nothing comes any more. Of each split the rows with a
     number, counted from 1, that ``bad_every`` divides are letters. The rows of each split before
     ``first_row`` are gone, as from an input that deletes old rows. With
-    ``abreast``, splits are read side by side instead of one after the other.
+    ``abreast``, splits are read side by side instead of one after the other. If
+    ``gathered``, they may be processed together.
     """
 
     splits: Sequence[pa.Table]
@@ -45,6 +46,12 @@ class MemorySource(Source):
     bad_every: int = 0
     first_row: int = 0
     abreast: bool = False
+    gathered: bool = False
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the batches may be processed together."""
+        return self.gathered
 
     @property
     def reading(self) -> Reading:

@@ -286,7 +286,27 @@ def bad_rows_job(parallelism: int) -> Job:
     p = Pipeline("bad-rows")
     rows = p.source("in", source, on_bad_row="letters", bad_share_max="100%")
     letters = rows.side("letters").rebalance().map(burden.carry, name="slow")
-    places = [(split, table.to_pylist()) for split, table in enumerate(tables)]
+    good, bad = _good_and_bad(source)
+    out = windowed(rows.watermark("ts", max_delay=DELAY))
+    return with_ledgers(p, {"out": (out, totals(good)), "bad": (letters, bad)}, burden)
+
+
+def gathered_job(parallelism: int) -> Job:
+    """Return a job whose source's batches of a few rows, with letters between, are gathered."""
+    del parallelism
+    burden = Burden()
+    source = MemorySource(payments(), bad_every=BAD_EVERY, gap_every=3, gathered=True)
+    p = Pipeline("gathered")
+    rows = p.source("in", source, on_bad_row="letters", bad_share_max="100%")
+    letters = rows.side("letters").rebalance()
+    good, bad = _good_and_bad(source)
+    slow = rows.rebalance().map(burden.carry, name="slow")
+    return with_ledgers(p, {"out": (slow.rebalance(), good), "bad": (letters, bad)}, burden)
+
+
+def _good_and_bad(source: MemorySource) -> tuple[list[Row], list[Row]]:
+    """Return the rows of the source, and its letters."""
+    places = [(split, table.to_pylist()) for split, table in enumerate(source.splits)]
     good = [row for _, all_ in places for n, row in enumerate(all_) if not source.is_bad(n)]
     bad = [
         {
@@ -301,8 +321,7 @@ def bad_rows_job(parallelism: int) -> Job:
         for n, row in enumerate(all_)
         if source.is_bad(n)
     ]
-    out = windowed(rows.watermark("ts", max_delay=DELAY))
-    return with_ledgers(p, {"out": (out, totals(good)), "bad": (letters, bad)}, burden)
+    return good, bad
 
 
 def growing_job(parallelism: int) -> Job:
@@ -370,5 +389,6 @@ SCENARIOS: dict[str, BuildJob] = {
     **RANKED_JOBS,
     **EQUAL_WINDOWS_JOBS,
     **EARLY_SESSION_JOBS,
+    "gathered": gathered_job,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

@@ -13,6 +13,7 @@ from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.state.splits import rows_left, rows_read
 from laminar_core.worker.bad_rows import BadRowGate
+from laminar_core.worker.gathering import gathered
 from laminar_core.worker.split_watch import SplitWatch
 
 
@@ -35,6 +36,8 @@ class PacedSource:
         self.rows_before = rows_read(position)
         self.grows = grows
         """Whether more splits may be added; until then it has not finished."""
+        self.gathers = False
+        """Whether the rows of several polls become one batch, if they are few."""
         self.splits_added = 0
         self._rows_to_read = _known_rows(position)
         self.watch: SplitWatch | None = None
@@ -55,6 +58,9 @@ class PacedSource:
         Raises:
             DataError: the job must stop because of a bad row.
         """
+        return gathered(self._poll, rows_max, self._clock) if self.gathers else self._poll(rows_max)
+
+    def _poll(self, rows_max: int) -> SourceBatch | None:
         if self.wait_ms() > 0:
             # Held back is not idle: rows that wait here must not become late.
             self._last_row_ms = self._clock.monotonic_ms()

@@ -15,7 +15,7 @@ from laminar_core.link.messages import SourceProgress
 from laminar_core.link.sockets import Buffer
 from laminar_core.link.transport import WorkerTransport
 from laminar_core.link.wire import ArrowElement, ElementCodec, FrameKind, Header, decode_header
-from laminar_core.operators.base import AnySubtask, redistribution_of
+from laminar_core.operators.base import AnySubtask, makes_event_time, redistribution_of
 from laminar_core.plan.plan import Edge, SinkNode, SourceNode, Vertex
 from laminar_core.protocol.links import LINK_DOWN_MAX_MS
 from laminar_core.protocol.types import WATERMARK_END_US, ChannelId
@@ -244,7 +244,7 @@ class _Builder:
         return TaskParts(
             vertex_id=vertex.vertex_id,
             subtask_index=self.me,
-            source=None if vertex.source is None else self._source(vertex.source),
+            source=None if vertex.source is None else self._source(vertex.source, vertex),
             inputs=inputs,
             operators=self._operators(vertex),
             source_id=None if vertex.source is None else vertex.source.operator_id,
@@ -288,7 +288,7 @@ class _Builder:
 
     # --- the inside of a vertex -----------------------------------------------------------------
 
-    def _source(self, node: SourceNode) -> PacedSource:
+    def _source(self, node: SourceNode, vertex: Vertex) -> PacedSource:
         pace = node.rows_per_second
         reader = node.source.open(self.restored.splits(node.operator_id))
         parts = self.restored.snapshots(node.operator_id, "split")
@@ -308,6 +308,7 @@ class _Builder:
             ),
             grows=node.operator_id in self.deployment.growing,
         )
+        paced.gathers = gathers(node, vertex)
         if node.source.reading == "parallel":
             paced.watch_splits(node.max_drift_us)
         return paced
@@ -442,6 +443,11 @@ class _LocalGrant:
 
     def __call__(self, batches: int) -> None:
         self._wiring.outputs[self._key].give(batches)
+
+
+def gathers(node: SourceNode, vertex: Vertex) -> bool:
+    """Return whether small batches of the source become one; see ``Source.gathers``."""
+    return node.source.gathers and not any(map(makes_event_time, vertex.operators))
 
 
 def wire(

@@ -56,9 +56,9 @@ from laminar_core.spark.standalone import cores_line, has_forgotten
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.owner import this_process
 from laminar_core.worker.deployment import Deployment
+from laminar_core.worker.failures import failure
 from laminar_core.worker.imports import import_problem, not_importable
 from laminar_core.worker.running import run_worker
-from laminar_core.worker.worker import failure
 
 SLOTS_ANSWER_MAX_S = 10.0
 """A JVM that does not answer is found out by others."""

@@ -29,6 +29,11 @@ class Urgency:
         self._over: CheckpointId | None = None
         """The newest checkpoint that needs nothing more from this worker."""
 
+    @property
+    def is_urgent(self) -> bool:
+        """Whether a checkpoint overtakes here, or is about to."""
+        return bool(self._overtaking)
+
     def heard(self, message: ToWorker) -> None:
         """Begin with the first word of the checkpoint, and end with its last one."""
         match message:
@@ -50,4 +55,4 @@ class Urgency:
 
     def _apply(self) -> None:
         for unit in self._units():
-            unit.urgent = bool(self._overtaking)
+            unit.urgent = self.is_urgent

@@ -12,15 +12,8 @@ from functools import partial
 import pyarrow as pa
 
 from laminar_core.errors import (
-    ConfigurationError,
-    CorruptCheckpointError,
-    DamagedFileError,
-    DataError,
     ErrorCode,
     FencedError,
-    LaminarError,
-    LinkBrokenError,
-    ProtocolError,
 )
 from laminar_core.host.clock import Clock
 from laminar_core.link.messages import (
@@ -56,7 +49,6 @@ from laminar_core.link.messages import (
     Trigger,
     WaitingCheckpoint,
     WatermarkTarget,
-    WorkerFailed,
     decode_splits,
     decode_to_worker,
 )
@@ -65,15 +57,14 @@ from laminar_core.link.sockets import open_files_max
 from laminar_core.link.transport import WorkerTransport
 from laminar_core.link.versions import own_versions, require_same
 from laminar_core.objectstore.contract import counts_of
-from laminar_core.protocol.types import CheckpointId, DeclineCause, Generation
+from laminar_core.protocol.types import CheckpointId, DeclineCause
 from laminar_core.records.channel_entries import AlignmentEntry
-from laminar_core.records.damage import DamagedFile
 from laminar_core.records.record import FileRef
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.worker.backends import open_backend
 from laminar_core.worker.changelog import Changelog
 from laminar_core.worker.deployment import Deployment, RestoredState
-from laminar_core.worker.imports import not_importable
+from laminar_core.worker.failures import failure
 from laminar_core.worker.inflight import Captured
 from laminar_core.worker.inflight_writing import (
     InflightComplete,
@@ -107,30 +98,6 @@ WORK_INTERVAL_MS = 1_000
 """Time between two reports about operators, which are part of a report of progress."""
 WAIT_MAX_MS = 20
 """Longest sleep of an idle worker; arrivals and finished snapshots end it early."""
-
-_RESTART_WOULD_MEET_IT_AGAIN = (ConfigurationError, DataError, ProtocolError)
-
-
-def failure(generation: Generation, worker: int, error: Exception) -> WorkerFailed:
-    """Return the message that says why a worker ends, and whether a restart could help."""
-    if isinstance(error, ImportError) and not isinstance(error, LaminarError):
-        error = not_importable(f"{type(error).__name__}: {error}")
-    code = error.code if isinstance(error, LaminarError) else ErrorCode.WORKER_FAILED
-    said = str(error) if isinstance(error, LaminarError) else f"{type(error).__name__}: {error}"
-    helps = not isinstance(error, _RESTART_WOULD_MEET_IT_AGAIN)
-    return WorkerFailed(
-        generation=generation,
-        worker=worker,
-        code=code,
-        reason=said,
-        restart_helps=helps or isinstance(error, CorruptCheckpointError),
-        links=error.links if isinstance(error, LinkBrokenError) else (),
-        damaged_file=(
-            DamagedFile(path=error.path, problem=error.problem)
-            if isinstance(error, DamagedFileError)
-            else None
-        ),
-    )
 
 
 def without_aborted(messages: Sequence[ToWorker]) -> list[ToWorker]:
@@ -292,16 +259,39 @@ class Worker:
         elif self.phase is Phase.RUNNING:
             busy |= self._receive_data()
             self.wiring.links.turn(self._clock.monotonic_ms())
-            for task in self.wiring.tasks:
-                self.activity.begin_step()
-                busy |= task.work()
-                busy |= task.flush()
+            busy |= self._work()
             self.activity.begin_step()
             busy |= self._take_results()
             self._changelog.turn()
         self._report_progress()
         self.activity.rest()
         return busy
+
+    def _work(self) -> bool:
+        """Let each task do one unit, as long as the coordinator does not end the worker."""
+        busy = False
+        for task in self.wiring.tasks:
+            self.activity.begin_step()
+            busy |= task.work()
+            busy |= task.flush()
+            if self._urgency.is_urgent:
+                self.activity.begin_step()
+                busy |= self._serve()
+                if self.phase is not Phase.RUNNING:
+                    break
+        return busy
+
+    def _serve(self) -> bool:
+        """Receive, and acknowledge what is written, between the units of two tasks.
+
+        Each step of a checkpoint that overtakes waits for one of them, in one worker or another.
+        """
+        served = self._receive_control()
+        served |= self._receive_data()
+        served |= self._take_results()
+        for task in self.wiring.tasks:
+            served |= task.flush()
+        return served
 
     def close(self) -> None:
         """Release files, and discard staged rows that are not pre-committed."""

@@ -98,7 +98,7 @@ from laminar_core.errors import MissingExtraError
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.worker.backends import require_backend
-from laminar_core.worker.worker import failure
+from laminar_core.worker.failures import failure
 for need in (
     lambda: open_object_store("s3://bucket/prefix"),
     lambda: require_backend(StateOptions(backend="rocksdb")),

@@ -8,8 +8,8 @@ import pytest
 
 from laminar_core.errors import ConfigurationError, ErrorCode, MissingExtraError, error_for
 from laminar_core.protocol.types import Generation
+from laminar_core.worker.failures import failure
 from laminar_core.worker.imports import NEEDED, import_problem, not_importable
-from laminar_core.worker.worker import failure
 
 READING = '  File "pyspark/worker.py", line 1, in read_command\n    command = serializer.load()\n'
 

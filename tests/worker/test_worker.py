@@ -20,6 +20,7 @@ from laminar_core.host.calls import ThreadCalls
 from laminar_core.host.clock import ManualClock
 from laminar_core.link.messages import (
     Abort,
+    Announce,
     Begin,
     Cancel,
     Completed,
@@ -398,3 +399,39 @@ class TestEnd:
         bench.worker.failed(made(*parts))  # As Spark carries it.
         (failed,) = bench.said(WorkerFailed)
         assert (failed.reason, failed.links) == ("silent", (link,))
+
+
+class TestUrgency:
+    """A checkpoint that overtakes is served between the units of two tasks."""
+
+    @staticmethod
+    def turn(*, urgent: bool, message: Any) -> list[tuple[Phase, int]]:
+        """Let ``message`` come while the first task works; return what the others find then."""
+        bench = Bench().start()
+        first, *others = bench.worker.wiring.tasks
+        found: list[tuple[Phase, int]] = []
+
+        def work_of_first() -> bool:
+            bench.link.arrive(message)
+            return True
+
+        def work_of_another() -> bool:
+            found.append((bench.worker.phase, first.protocol_state.gate.newest_id))
+            return False
+
+        if urgent:
+            bench.hear(Announce(generation=GENERATION, checkpoint_id=7))
+        first.work = work_of_first
+        for task in others:
+            task.work = work_of_another
+        bench.turn()
+        return found
+
+    def test_a_checkpoint_that_overtakes_does_not_wait_for_the_other_tasks(self):
+        assert set(self.turn(urgent=True, message=trigger_of(7))) == {(Phase.RUNNING, 7)}
+
+    def test_any_other_message_does(self):
+        assert set(self.turn(urgent=False, message=trigger_of(7))) == {(Phase.RUNNING, 0)}
+
+    def test_who_is_to_end_does_no_further_unit(self):
+        assert self.turn(urgent=True, message=Cancel(generation=GENERATION)) == []

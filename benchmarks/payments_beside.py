@@ -37,7 +37,7 @@ KEYS_ROWS = 12_000_000
 FLINK_ROWS = 12_000_000
 """So few that a round of Flink SQL does not take a minute."""
 WARM_ROWS = 1_200_000
-ROUNDS = 3
+ROUNDS = 5
 BUDGET_S = 240.0
 TWO = 2
 LAMINAR, CEILING, FLINK = "laminar", "by_hand", "flink_sql"

@@ -28,6 +28,9 @@ WORTH_IT = 0.5
 SLOW_BATCHES = 2
 """Consecutive slow batches before slicing: a single one may be caused by a busy machine."""
 
+VERY_SLOW_MS = 5 * UNIT_MS
+"""Time of a single batch after which slicing begins: no busy machine explains it."""
+
 JUDGED_SLICES = 8
 """Number of slices; the fastest of them defines the cost, for the same reason."""
 
@@ -86,7 +89,7 @@ class WorkUnit:
             self._rates.clear()
             return
         self._rates.append(rate)
-        if len(self._rates) == SLOW_BATCHES:
+        if len(self._rates) == SLOW_BATCHES or elapsed_ms > VERY_SLOW_MS:
             self._whole_rate = max(self._rates)
             self._resize(self._whole_rate * UNIT_MS)
 

@@ -9,6 +9,7 @@ from laminar_core.worker.slicing import (
     SLOW_BATCHES,
     UNIT_MS,
     URGENT_UNIT_MS,
+    VERY_SLOW_MS,
     WorkUnit,
 )
 
@@ -33,8 +34,7 @@ def slices(unit: WorkUnit, *elapsed_ms: float) -> None:
 
 def slow_unit(elapsed_ms: float = 100.0) -> WorkUnit:
     unit = WorkUnit()
-    for _ in range(SLOW_BATCHES):
-        assert unit.rows_max is None
+    while unit.rows_max is None:
         unit.took(BATCH_ROWS, elapsed_ms)
     return unit
 
@@ -45,9 +45,18 @@ def test_a_fast_operator_takes_whole_batches() -> None:
 
 
 def test_a_slow_operator_takes_about_a_unit_at_a_time() -> None:
-    _, sizes = after(lambda rows: rows * 0.1, 50)
+    _, sizes = after(lambda rows: rows * 0.005, 50)
     assert sizes[:SLOW_BATCHES] == [BATCH_ROWS] * SLOW_BATCHES
-    assert {rows * 0.1 for rows in sizes[SLOW_BATCHES:]} == {UNIT_MS}
+    assert {rows * 0.005 for rows in sizes[SLOW_BATCHES:]} == {UNIT_MS}
+
+
+def test_a_single_batch_decides_if_no_busy_machine_explains_it() -> None:
+    unit = WorkUnit()
+    unit.took(BATCH_ROWS, VERY_SLOW_MS)
+    assert unit.rows_max is None
+    unit.took(1, 0.0)
+    unit.took(BATCH_ROWS, 2 * VERY_SLOW_MS)
+    assert unit.rows_max == BATCH_ROWS * UNIT_MS // (2 * VERY_SLOW_MS)
 
 
 def test_a_batch_that_met_a_busy_machine_decides_nothing() -> None:
@@ -66,7 +75,7 @@ def test_slices_that_met_a_busy_machine_decide_nothing() -> None:
 
 def test_one_row_is_the_least() -> None:
     _, sizes = after(lambda rows: rows * 500.0, 20)
-    assert sizes[SLOW_BATCHES:] == [1] * (20 - SLOW_BATCHES)
+    assert sizes == [BATCH_ROWS] + [1] * 19
 
 
 def test_slices_shrink_when_rows_get_slower() -> None:
@@ -97,9 +106,9 @@ def test_an_operator_with_a_price_for_each_call_gets_whole_batches_again() -> No
     _, sizes = after(lambda rows: 200.0 + rows * 0.001, 160)
     whole = [rows == BATCH_ROWS for rows in sizes]
     tried = [n for n, is_whole in enumerate(whole) if not is_whole]
-    again = SLOW_BATCHES + JUDGED_SLICES + PATIENCE_UNITS + SLOW_BATCHES
+    again = 1 + JUDGED_SLICES + PATIENCE_UNITS + 1
     assert tried == [
-        *range(SLOW_BATCHES, SLOW_BATCHES + JUDGED_SLICES),
+        *range(1, 1 + JUDGED_SLICES),
         *range(again, again + JUDGED_SLICES),
     ], "and after that for twice as long"
 
@@ -170,7 +179,7 @@ def test_an_operator_with_a_price_for_each_call_keeps_its_slices() -> None:
 
 
 def test_whole_batches_that_slices_cost_too_much_of_are_whole_while_a_checkpoint_waits() -> None:
-    unit, _ = after(lambda rows: 200.0 + rows * 0.001, SLOW_BATCHES + JUDGED_SLICES)
+    unit, _ = after(lambda rows: 200.0 + rows * 0.001, 1 + JUDGED_SLICES)
     unit.urgent = True
     assert unit.rows_max is None
 

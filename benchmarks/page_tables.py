@@ -21,6 +21,12 @@ TABLES = {
         },
         corner="two workers",
     ),
+    "generator": Table(
+        "generator",
+        {"Laminar": "laminar", "Bytewax with Arrow": "bytewax"},
+        {"rows/s": "generator_{}", "s of CPU per million rows": "generator_{}_cpu"},
+        corner="two workers",
+    ),
     "payments-keys": Table(
         "payments-keys",
         {f"{keys:,} keys": f"{keys}" for keys in (1_000, 10_000, 100_000, 1_000_000, 10_000_000)},
@@ -88,6 +94,7 @@ TABLES = {
             "payments per second, a checkpoint each second": "payments",
             "without periodic checkpoints": "payments_without_checkpoints",
             "lost to checkpoints": "payments_lost_to_checkpoints",
+            "standard error of that": "payments_lost_to_checkpoints_error",
             "Spark batch query over the same files, same session": "spark_batch",
             "Laminar to Spark batch": "payments_to_spark_batch",
         },

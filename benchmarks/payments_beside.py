@@ -25,6 +25,7 @@ import pyspark
 from benchmarks import dataset
 from benchmarks.join_systems import flink_sql as flink
 from benchmarks.payments_systems import flink_sql
+from benchmarks.payments_systems.generated import write_note
 from benchmarks.payments_systems.question import Answer, Question, answer_of, write_rows
 from benchmarks.peers import PEERS, is_there, python_environment
 from benchmarks.result import Result
@@ -34,17 +35,18 @@ from laminar_core.spark.jvm import ensure_java
 WORKERS = (1, 2, 4, 8)
 KEYS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 KEYS_ROWS = 12_000_000
+GENERATED_KEYS = 10_000
 FLINK_ROWS = 12_000_000
 """So few that a round of Flink SQL does not take a minute."""
 WARM_ROWS = 1_200_000
 ROUNDS = 5
 BUDGET_S = 240.0
 TWO = 2
-LAMINAR, CEILING, FLINK = "laminar", "by_hand", "flink_sql"
+LAMINAR, CEILING, FLINK, BYTEWAX = "laminar", "by_hand", "flink_sql", "bytewax"
 WHOLE_FILES = ("duckdb", "polars", "datafusion")
-TO_CEILING, TO_WHOLE_FILES, SECOND_WORKER = 0.7, 1.3, 1.7
+TO_CEILING, TO_WHOLE_FILES, SECOND_WORKER, TO_BYTEWAX = 0.7, 1.3, 1.7, 2.0
 """The targets of ratios."""
-_BESIDE, _FLINK = "payments_beside", "payments_beside_12m"
+_BESIDE, _FLINK, _GENERATOR = "payments_beside", "payments_beside_12m", "generator"
 _MILLION = 1_000_000
 _ROOT = dataset.ROOT / "beside"
 
@@ -99,6 +101,21 @@ def beside() -> list[Result]:
         turns.start(everybody, named=True)
         found = turns.measure(cases, [few])
     return list(beside_results(found))
+
+
+def generator() -> list[Result]:
+    """Generated payments of merchants with numbers, beside Bytewax with Arrow written by hand."""
+    cases = [_generated(dataset.THROUGHPUT_ROWS)]
+    with _Turns("generator", TWO) as turns:
+        turns.start((LAMINAR, BYTEWAX), named=False)
+        found = turns.measure(cases, [_generated(WARM_ROWS)])
+    return list(generator_results(found[_GENERATOR]))
+
+
+def _generated(rows: int) -> Case:
+    folder = dataset.ROOT / f"generated-{rows}"
+    write_note(folder, rows, GENERATED_KEYS)
+    return Case(_GENERATOR, folder, rows, systems=(LAMINAR, BYTEWAX))
 
 
 def keys() -> list[Result]:
@@ -240,6 +257,9 @@ def entrants(benchmark: str, names: Series[str], workers: int, *, named: bool) -
         if is_there(engine, benchmark):
             environment = python_environment(engine, TWO)
             yield Entrant(engine, [*python, f"{systems}.whole_files", engine], environment)
+    if BYTEWAX in names and is_there("bytewax", benchmark):
+        command = [*python, f"{systems}.bytewax_flow", stores, str(workers)]
+        yield Entrant(BYTEWAX, command, python_environment("bytewax", TWO))
     if FLINK in names and is_there("flink", benchmark):
         yield _flink(named=named)
 
@@ -279,6 +299,15 @@ def beside_results(found: Mapping[str, Found]) -> Iterator[Result]:
     of_all = found[_BESIDE]
     if engines := [engine for engine in WHOLE_FILES if engine in of_all.costs]:
         yield _ratio(f"{_BESIDE}_whole_files_ratio", of_all, engines, TO_WHOLE_FILES)
+
+
+def generator_results(found: Found) -> Iterator[Result]:
+    """Yield speed and CPU of both systems, and the ratio of their speeds."""
+    for result in speed_results(_GENERATOR, found):
+        if result.name != f"{_GENERATOR}_{BYTEWAX}_ratio":
+            yield result
+    if BYTEWAX in found.costs:
+        yield _ratio("generator_to_bytewax", found, [BYTEWAX], TO_BYTEWAX)
 
 
 def workers_results(found: Mapping[str, Found]) -> Iterator[Result]:

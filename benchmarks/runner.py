@@ -77,6 +77,7 @@ _ALL = {
         Benchmark("start", start.start),
         Benchmark("payments", payments.throughput),
         Benchmark("payments-beside", payments_beside.beside),
+        Benchmark("generator", payments_beside.generator),
         Benchmark("payments-keys", payments_beside.keys),
         Benchmark("payments-workers", payments_beside.workers),
         Benchmark("backpressure", backpressure.checkpoints),

@@ -114,7 +114,13 @@ ROWS = (
         {"without": "driver_kill_to_data_beside"},
     ),
     Row("SIGKILL of a worker to rows", "worker-recovery", "worker_kill_to_data", 0.45),
-    Row("lost to a checkpoint each second", "payments", "payments_lost_to_checkpoints", 3.0),
+    Row(
+        "lost to a checkpoint each second",
+        "payments",
+        "payments_lost_to_checkpoints",
+        3.0,
+        {"standard error": "payments_lost_to_checkpoints_error"},
+    ),
     Row(
         "running totals, batches of 20 rows", "small", "small_job_running_totals", 6_400.0
     ),

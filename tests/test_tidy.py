@@ -239,6 +239,7 @@ GUARDED_READERS = {
     "jobs/slippage_answer.py": "reads what slippage_data wrote",
     "jobs/data_sets.py": "writes",
     "examples/oracle.py": "reads the output of its own job",
+    "benchmarks/payments_systems/bytewax_flow.py": "writes",
     "benchmarks/join_systems/batch.py": "reads what question.py wrote",
     "benchmarks/join_systems/job.py": "reads the output of its own job",
     "benchmarks/join_systems/question.py": "writes",

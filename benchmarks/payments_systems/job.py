@@ -8,10 +8,12 @@ WORKERS is the highest number of workers that a question asks for.
 import sys
 from pathlib import Path
 
+from benchmarks.payments_systems.generated import source_of
 from benchmarks.payments_systems.question import Question
 from benchmarks.topics.system import DONE
-from laminar_core.jobs.payments import pipeline
-from laminar_core.pipeline import CheckpointConfig, RunConfig
+from laminar_core.connectors.parquet_sink import ParquetSink
+from laminar_core.jobs.payments import pipeline, totals_per_merchant
+from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
 from laminar_core.spark.session import open_session
 
 
@@ -23,10 +25,19 @@ def main(folder: str, workers: str) -> None:
         store = Path(folder) / f"store-{number}"
         checkpoint = CheckpointConfig(str(store), interval="1 second")
         run = RunConfig(workers=question.workers)
-        job = pipeline(question.rows, question.output)
+        job = _pipeline(question)
         job.run(spark, checkpoint=checkpoint, run=run, progress=False)
         print(DONE, flush=True)  # noqa: T201 - its output
     spark.stop()
+
+
+def _pipeline(question: Question) -> Pipeline:
+    source = source_of(Path(question.rows))
+    if source is None:
+        return pipeline(question.rows, question.output)
+    job = Pipeline("payments")
+    rows = job.source("payments", source).watermark("paid_at")
+    return totals_per_merchant(rows).sink("totals", ParquetSink(question.output))
 
 
 if __name__ == "__main__":

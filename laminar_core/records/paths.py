@@ -79,6 +79,7 @@ def check_key(key: str) -> str:
     return key
 
 
+@lru_cache(maxsize=1_024)
 def is_key_part(name: str) -> bool:
     """Return whether ``name`` can be the name of an object or of a folder."""
     return len(name) <= PART_LENGTH_MAX and _SEGMENT.fullmatch(name) is not None

@@ -124,8 +124,8 @@ class _Reader:
     def _listed(self) -> dict[str, int]:
         """Return the length of every object that may belong to a checkpoint, by key."""
         objects, paths = self._store.objects, self._store.paths
-        folders = (paths.checkpoints, paths.shared, paths.staged)
-        return {key: n for folder in folders for key, n in objects.sizes(folder).items()}
+        listed = objects.sizes(paths.checkpoints)
+        return listed | objects.sizes(paths.shared) | objects.sizes(paths.staged)
 
     def _quarantined(self) -> dict[str, int]:
         """Return left-over files found earlier, with the time; now, if the record is damaged."""

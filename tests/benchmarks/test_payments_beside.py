@@ -9,6 +9,7 @@ import pytest
 from benchmarks import payments_beside
 from benchmarks.page_tables import TABLES
 from benchmarks.payments_beside import (
+    BYTEWAX,
     CEILING,
     FLINK,
     KEYS,
@@ -19,6 +20,7 @@ from benchmarks.payments_beside import (
     Found,
     beside_results,
     entrants,
+    generator_results,
     speed_results,
     workers_results,
 )
@@ -62,6 +64,14 @@ def test_ratios_are_of_one_round_and_the_best_engine_counts() -> None:
 def test_systems_that_are_absent_are_left_out() -> None:
     alone = {name: found(LAMINAR) for name in ("payments_beside", "payments_beside_12m")}
     assert not [r.name for r in beside_results(alone) if r.name.endswith("_ratio")]
+
+
+def test_generated_payments_have_a_ratio_to_bytewax() -> None:
+    results = by_name(list(generator_results(found(LAMINAR, BYTEWAX))))
+    ratio = results["generator_to_bytewax"]
+    assert (ratio.values, ratio.target) == ((2.0, 2.0), 2.0)
+    assert not [name for name in results if name.endswith("_ratio")]
+    assert "generator_to_bytewax" not in by_name(list(generator_results(found(LAMINAR))))
 
 
 def test_the_gain_of_a_second_worker_is_that_of_one_round() -> None:

@@ -11,6 +11,7 @@ is kept for a restart every second. WORKERS is the number of processes that ever
 # pyright: reportMissingImports=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportUntypedBaseClass=false
 # pyright: reportUnknownParameterType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
 
 import socket
 import sys

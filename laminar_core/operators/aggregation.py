@@ -7,6 +7,7 @@ keyed exchange. Skewed keys shrink most, so a hot key costs the network no more 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import ClassVar
 
@@ -26,6 +27,7 @@ from laminar_core.aggregates.accumulators import (
     with_versions,
 )
 from laminar_core.aggregates.grouping import plain_column
+from laminar_core.aggregates.single_rows import Density, single_rows
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import (
     JsonObject,
@@ -135,10 +137,10 @@ class PartialAggregate:
         """Create the running instance."""
         del context
         self.output_schema(input_schema)
-        return Combiner(self._combine, self.time_lag_us)
+        return Combiner(partial(self._combine, Density()), self.time_lag_us)
 
-    def _combine(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Reduce one batch.
+    def _combine(self, density: Density, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Reduce one batch, unless it has hardly fewer keys than rows.
 
         Raises:
             DataError: a row has no usable event time, or an integer sum leaves 64 bits.
@@ -150,10 +152,18 @@ class PartialAggregate:
         if first < last:  # A constant need not be computed row by row, let alone grouped by.
             panes = pane_numbers(self.window, times)
             keys[WINDOW_START] = pa.chunked_array([_encoded(panes, first, last)])
-        partial = accumulate(keys, rows, self.accumulators)
-        columns = {name: plain_column(partial.column(name)) for name in partial.column_names}
+        found = single_rows(rows, self.accumulators) if density.is_sparse else None
+        if found is not None:
+            found |= keys
+            density.left_alone()
+        else:
+            combined = accumulate(keys, rows, self.accumulators)
+            density.combined(rows.num_rows, combined.num_rows)
+            found = {name: combined.column(name) for name in combined.column_names}
+        columns = {name: plain_column(column) for name, column in found.items()}
         if first == last:
-            columns[WINDOW_START] = pa.chunked_array([pa.repeat(first, partial.num_rows)])
+            row_count = len(next(iter(columns.values())))
+            columns[WINDOW_START] = pa.chunked_array([pa.repeat(first, row_count)])
         starts = pane_starts(self.window, columns[WINDOW_START].to_numpy())
         columns[WINDOW_START] = pa.chunked_array([pa.array(starts).cast(TIME_TYPE)])
         names = [*self.keys, WINDOW_START, *(needs.name for needs in self.accumulators)]

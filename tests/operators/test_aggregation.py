@@ -1,6 +1,7 @@
 """The two halves of a windowed aggregation: schemas, errors, edges, what a snapshot says."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -23,7 +24,7 @@ from laminar_core.operators.aggregation import (
     WindowAggregate,
     WindowAggregator,
 )
-from laminar_core.operators.base import Snapshot, SubtaskContext, one_table
+from laminar_core.operators.base import PendingSnapshot, Snapshot, SubtaskContext, one_table
 from laminar_core.operators.windows import sliding, tumbling
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
 
@@ -332,3 +333,57 @@ def test_state_of_another_version_of_a_function_is_refused_by_name() -> None:
     newer = table.replace_schema_metadata({VERSIONS_KEY: b'{"sum(v)": 2}'})
     with pytest.raises(IncompatibleStateError, match=r"sum\(v\) is of version 2, and this Laminar"):
         merger().restore([replace(snapshot, tables=one_table([newer]))])
+
+
+def sparse(*batches: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Partial results behind a batch in which no key comes twice."""
+    subtask = PARTIAL.open(at(), INPUT)
+    [_] = subtask.process(rows(*((str(n), 1, n) for n in range(10))))
+    return [partial for batch in batches for partial in subtask.process(batch)]
+
+
+def test_rows_with_keys_of_their_own_are_not_combined() -> None:
+    batch = rows(("a", 1, 5), ("a", 2, 7), ("a", 12, 1))
+    encoded = batch.set_column(0, "merchant", batch.column(0).dictionary_encode())
+    [plain, of_encoded] = sparse(batch, encoded)
+    assert plain.equals(of_encoded)
+    assert plain.schema == PARTIAL.output_schema(INPUT)
+    assert [tuple(row.values()) for row in plain.to_pylist()] == [
+        ("a", datetime(1970, 1, 1, 0, 0, 0, tzinfo=UTC), 1, 5, 1),
+        ("a", datetime(1970, 1, 1, 0, 0, 0, tzinfo=UTC), 1, 7, 1),
+        ("a", datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC), 1, 1, 1),
+    ]
+    nulls = rows(("a", 1, None), ("a", 2, 3))
+    assert [partial.num_rows for partial in sparse(nulls)] == [1], "nulls are combined"
+
+
+TWICE = rows(("a", 1, 5), ("a", 2, 7), ("b", 2, 1))
+"""A key that comes twice in a batch that is not combined."""
+
+
+@pytest.mark.parametrize("more", [(), (rows(("a", 3, 0)),)], ids=["alone", "with another"])
+@pytest.mark.parametrize("cut", [WindowAggregator.snapshot, WindowAggregator.snapshot_changes])
+def test_a_cut_has_one_row_for_a_key_that_came_twice_in_a_batch(
+    cut: Callable[[WindowAggregator, CheckpointId], PendingSnapshot],
+    more: tuple[pa.RecordBatch, ...],
+) -> None:
+    subtask = merger()
+    for partial in sparse(TWICE, *more):
+        assert list(subtask.process(partial)) == []
+    snapshot = cut(subtask, CheckpointId(1))()
+    tables = [table.rows for table in snapshot.tables]
+    keys = [key for table in tables for key in table.column("merchant").to_pylist()]
+    assert sorted(keys) == ["a", "b"]
+    again = merger()
+    again.restore([Snapshot.of(tables, snapshot.properties)])
+    for state in (subtask, again):
+        found = [(r["merchant"], r["count"], r["total"]) for r in results(state, 10)]
+        assert sorted(found) == [("a", 2 + len(more), 12), ("b", 1, 1)]
+
+
+def test_every_row_of_a_key_that_came_twice_is_counted_if_it_is_late() -> None:
+    subtask = merger()
+    assert results(subtask, 20) == []
+    for partial in sparse(TWICE):
+        assert list(subtask.process(partial)) == []
+    assert subtask.late_row_count == 3

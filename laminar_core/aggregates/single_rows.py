@@ -1,0 +1,86 @@
+"""Rows as partial results of one row each, for batches in which hardly any key comes twice.
+
+Combining a batch costs a look into a hash table per row. If nearly every row has a key of its own,
+nothing becomes less by it, and the owner of the keys looks all of them up again. So a row is sent
+as what it is: a count of one, its value as sum, minimum and maximum.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from laminar_core.aggregates.accumulators import Accumulator
+from laminar_core.aggregates.grouping import plain_column
+
+SPARSE = 0.75
+"""Combining is left out if it leaves more than this part of the rows."""
+
+SPARSE_BATCHES = 15
+"""Number of batches that are not combined before one is again, because keys may have changed."""
+
+
+class Density:
+    """Learns from combined batches whether keys come often enough for it.
+
+    It is no state: results are the same whatever it says.
+    """
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the next batch need not be combined."""
+        return self._left > 0
+
+    def combined(self, rows_before: int, rows_after: int) -> None:
+        """Learn from a batch that was combined."""
+        self._left = SPARSE_BATCHES if rows_after > SPARSE * rows_before else 0
+
+    def left_alone(self) -> None:
+        """Count a batch that was not."""
+        self._left -= 1
+
+
+def single_rows(
+    rows: pa.Table, accumulators: Sequence[Accumulator]
+) -> dict[str, pa.ChunkedArray] | None:
+    """Return the accumulators of each row, by name; None if one of them is not that simple.
+
+    It is only where merging them gives exactly what combining gives: for counts, and for sums and
+    extremes of whole numbers (and times), without nulls.
+    """
+    found: dict[str, pa.ChunkedArray] = {}
+    for accumulator in accumulators:
+        column = _single(rows, accumulator)
+        if column is None:
+            return None
+        found[accumulator.name] = column
+    return found
+
+
+def _single(rows: pa.Table, accumulator: Accumulator) -> pa.ChunkedArray | None:
+    if accumulator.column is None:
+        return _ones(rows.num_rows) if accumulator.function == "count" else None
+    values = rows.column(accumulator.column)
+    if values.null_count:
+        return None
+    match accumulator.function:
+        case "count":
+            return _ones(rows.num_rows)
+        case "sum" if pa.types.is_signed_integer(values.type):
+            return values.cast(pa.int64())
+        case "min" | "max" if _is_exact(values.type):
+            return plain_column(values)
+        case _:
+            return None
+
+
+def _ones(count: int) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(np.ones(count, np.int64))])
+
+
+def _is_exact(data_type: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_integer(data_type) or types.is_timestamp(data_type) or types.is_date(data_type)

@@ -142,7 +142,7 @@ class CountedSource(MemorySource):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_source_that_had_ended_at_the_checkpoint_is_skipped_after_a_restore(seed, timeout_ms):
     short = CountedSource(payments(1, 10))
-    long = MemorySource(payments(3, 120, seed=2), gap_every=2, gap_polls=2)
+    long = MemorySource(payments(3, 240, seed=2), gap_every=2, gap_polls=2)
     job = two_inputs(short, long)
     often = CoordinatorConfig(
         interval_ms=5, tolerable_failures=None, alignment_timeout_ms=timeout_ms

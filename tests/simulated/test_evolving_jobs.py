@@ -179,7 +179,7 @@ def with_windows(rows: Stream, job: Evolving) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_branch_is_removed_with_what_it_kept_if_that_is_accepted(workers: int) -> None:
-    job = Evolving(UNALIGNED, seed=4)
+    job = Evolving(UNALIGNED, seed=0)
     job.begin(with_windows)
     assert "has output of late that may not be committed" in job.refused(as_before)
     job.stop(with_windows)

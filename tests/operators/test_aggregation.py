@@ -1,6 +1,7 @@
 """The two halves of a windowed aggregation: schemas, errors, edges, what a snapshot says."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -387,3 +388,23 @@ def test_every_row_of_a_key_that_came_twice_is_counted_if_it_is_late() -> None:
     for partial in sparse(TWICE):
         assert list(subtask.process(partial)) == []
     assert subtask.late_row_count == 3
+
+
+def test_forms_of_a_key_are_one_key_also_where_rows_are_not_combined() -> None:
+    def batch(*keys: float | None) -> pa.RecordBatch:
+        times = pa.array([SECOND] * len(keys), pa.int64()).cast(INPUT.field("ts").type)
+        return pa.record_batch({"k": pa.array(keys, pa.float64()), "ts": times})
+
+    spec = PartialAggregate("partial", ("k",), "ts", WINDOW, (agg.count(),))
+    subtask = spec.open(at(), batch().schema)
+    [_] = subtask.process(batch(*map(float, range(1, 10))))
+    [partial] = subtask.process(batch(0.0, -0.0, math.nan, -math.nan, None, None))
+    assert partial.num_rows == 6
+    assert {part.num_rows for _, part in partition(partial, ("k",), 128, 16)} == {2}
+    merging = WindowAggregate("totals", ("k",), WINDOW, (agg.count(),)).open(at(), partial.schema)
+    list(merging.process(partial))
+    assert [(str(r["k"]), r["count"]) for r in results(merging, 10)] == [
+        ("0.0", 2),
+        ("nan", 2),
+        ("None", 2),
+    ]

@@ -50,7 +50,7 @@ SPREAD := --numprocesses auto --dist worksteal
 servers: $(READY)  ## get the servers that tests run against: Kafka and a schema registry (need Maven), versitygw (needs Go), Azurite (needs npm), PostgreSQL
 	@scripts/servers; status=$$?; $(BIN)/python -m verification.servers.archive_making; exit $$status
 
-peers: $(READY)  ## get what benchmarks compare with: Spark, Flink, Polars, DuckDB, DataFusion (needs Maven)
+peers: $(READY)  ## get what benchmarks compare with: Spark, Flink, Polars, DuckDB, DataFusion, Bytewax (needs Maven)
 	@scripts/peers
 
 s3-server: build/tools/versitygw  ## build a second S3 server that the tests use if it is there (needs Go)

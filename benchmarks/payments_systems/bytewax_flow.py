@@ -150,7 +150,9 @@ class _Split(StatefulSourcePartition):
 def _combined(batch: pa.RecordBatch) -> pa.Table:
     times = batch.column("paid_at").cast(pa.int64())
     windows = pc.call_function("divide", [times, WINDOW_US])
-    table = pa.table({"window": windows, "merchant": batch["merchant"], "amount_cents": batch[1]})
+    table = pa.table(
+        {"window": windows, "merchant": batch["merchant"], "amount_cents": batch["amount_cents"]}
+    )
     grouped = table.group_by(_KEYS, use_threads=False).aggregate(_COMBINES)
     return grouped.rename_columns([*_KEYS, *_TOTALS])
 

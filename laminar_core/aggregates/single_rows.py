@@ -1,8 +1,8 @@
 """Rows as partial results of one row each, for batches in which hardly any key comes twice.
 
 Combining a batch costs a look into a hash table per row. If nearly every row has a key of its own,
-nothing becomes less by it, and the owner of the keys looks all of them up again. So a row is sent
-as what it is: a count of one, its value as sum, minimum and maximum.
+as many rows are left, and the owner of the keys looks all of them up again. So each row becomes a
+partial result by itself: a count of one, and its value as sum, minimum and maximum.
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from laminar_core.aggregates.accumulators import Accumulator
 from laminar_core.aggregates.grouping import plain_column
 
 SPARSE = 0.75
-"""Combining is left out if it leaves more than this part of the rows."""
+"""Further batches are not combined if more than this part of the rows is left of one."""
 
 SPARSE_BATCHES = 15
-"""Number of batches that are not combined before one is again, because keys may have changed."""
+"""Number of batches until one is combined again, because keys may have changed."""
 
 
 class Density:
-    """Learns from combined batches whether keys come often enough for it.
+    """Notes how many rows combining leaves, to decide whether the next batches are combined.
 
-    It is no state: results are the same whatever it says.
+    It is part of no checkpoint, because results are the same whatever it decides.
     """
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ class Density:
 def single_rows(
     rows: pa.Table, accumulators: Sequence[Accumulator]
 ) -> dict[str, pa.ChunkedArray] | None:
-    """Return the accumulators of each row, by name; None if one of them is not that simple.
+    """Return the accumulators of each row, by name; None if the rows have to be combined.
 
-    It is only where merging them gives exactly what combining gives: for counts, and for sums and
-    extremes of whole numbers (and times), without nulls.
+    Only counts, and sums and extremes of whole numbers and times, without nulls, need not be:
+    merging single rows gives exactly what merging combined ones gives.
     """
     found: dict[str, pa.ChunkedArray] = {}
     for accumulator in accumulators:

@@ -140,7 +140,7 @@ class PartialAggregate:
         return Combiner(partial(self._combine, Density()), self.time_lag_us)
 
     def _combine(self, density: Density, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Reduce one batch, unless it has hardly fewer keys than rows.
+        """Reduce one batch, unless nearly every row of earlier ones had a key of its own.
 
         Raises:
             DataError: a row has no usable event time, or an integer sum leaves 64 bits.

@@ -35,7 +35,8 @@ Poll = Callable[[int], SourceBatch | None]
 def gathered(poll: Poll, rows_max: int, clock: Clock) -> SourceBatch | None:
     """Return the rows of one poll, or of several if they are few, at most ``rows_max``.
 
-    Letters end a batch. Rows of several splits may be side by side, so that it names none of them.
+    No poll follows one with letters. The rows may be of several splits, so the batch of several
+    polls has no ``split_id``.
 
     Raises:
         ConfigurationError: the columns of the batches differ (INVALID_PIPELINE).

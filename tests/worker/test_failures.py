@@ -30,7 +30,7 @@ CODE = ErrorCode.WRONG_SCHEMA
 )
 def test_a_restart_does_not_help_against_what_it_would_meet_again(
     error: Exception,
-    helps: bool,  # noqa: FBT001
+    helps: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     message = failure(Generation(3), 1, error)
     assert (message.generation, message.worker, message.restart_helps) == (3, 1, helps)

@@ -12,9 +12,9 @@ import stat
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError, StorageUnavailable
 from laminar_core.host.durability import flush_to_disk
@@ -52,7 +52,9 @@ class LocalObjectStore:
     once this object has seen the root. Before that, a store without a root is empty.
 
     Safe to use from several threads and processes. Every write is synced before it returns: the
-    file, the directory with its name, and once per process the directories above.
+    file before it gets its name, then the directory with that name, and once per process the
+    directories above. These are synced together at the end, because a file system with a journal
+    writes all of them out with the first.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -93,7 +95,7 @@ class LocalObjectStore:
             temporary = self._write_temporary(path.parent, data)
             with _removed_on_error(temporary):
                 temporary.replace(path)
-            _sync_if_there(path.parent)
+            self._sync_names(path.parent)
 
     def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
         """See ``ObjectStore.put_if_absent``."""
@@ -101,7 +103,7 @@ class LocalObjectStore:
         with _translated("write", path):
             created = not os.path.lexists(path) and self._link_new(path, data)
             # Also somebody else's object counts only once its name is durable.
-            _sync_if_there(path.parent)
+            self._sync_names(path.parent)
             return created
 
     def children(self, folder: str) -> list[str]:
@@ -178,14 +180,14 @@ class LocalObjectStore:
                 temporary.unlink()
 
     def _write_temporary(self, directory: Path, data: bytes | memoryview) -> Path:
-        temporary = self._create_temporary(directory)
-        with _removed_on_error(temporary), temporary.open("wb") as file:
+        temporary, file = self._open_temporary(directory)
+        with _removed_on_error(temporary), file:
             file.write(data)
             file.flush()
             flush_to_disk(file.fileno())
         return temporary
 
-    def _create_temporary(self, directory: Path) -> Path:
+    def _open_temporary(self, directory: Path) -> tuple[Path, BinaryIO]:
         # A directory may be removed, empty, between being made and being used.
         for _ in range(_VANISHED_RETRIES):
             # What a dead process with the same id left is stepped over.
@@ -194,27 +196,37 @@ class LocalObjectStore:
             with suppress(FileNotFoundError):
                 self._make_directory(directory)
                 with suppress(FileExistsError):
-                    temporary.touch(exist_ok=False)
-                    return temporary
+                    return temporary, temporary.open("xb")
         raise OSError(errno.EAGAIN, "the directory keeps vanishing", str(directory))
 
     def _make_directory(self, directory: Path) -> None:
-        """Make ``directory``; afterwards every name from the root down to it is durable."""
-        if directory in self._synced and directory.is_dir():
+        """Make ``directory`` if it is missing; its name is durable after ``_sync_names``."""
+        if directory.is_dir():
+            self._seen = True
             return
         if directory == self._root:
-            if not directory.is_dir():
-                raise _gone(directory)
-            self._seen = True
-        else:
-            self._make_directory(directory.parent)
-            _mkdir(directory)
-            # Whoever made it may have died before this step, hence also if it was there.
-            _sync_directory(directory.parent)
+            raise _gone(directory)
         with self._lock:
-            if len(self._synced) >= _SYNCED_MAX:
-                self._synced.clear()
-            self._synced.add(directory)
+            self._synced.discard(directory)
+        self._make_directory(directory.parent)
+        _mkdir(directory)
+
+    def _sync_names(self, directory: Path) -> None:
+        """Make durable the names in ``directory``, and every name from the root down to it.
+
+        Whoever made one of these directories may have died before this step, hence also those that
+        were there already.
+        """
+        above = [directory, *directory.parents]
+        above = above[: above.index(self._root)]
+        new = list(takewhile(lambda each: each not in self._synced, above))
+        for each in (directory, *(made.parent for made in new)):
+            _sync_if_there(each)
+        with self._lock:
+            for each in reversed(new):
+                if len(self._synced) >= _SYNCED_MAX:
+                    self._synced.clear()
+                self._synced.add(each)
 
     def _remove_empty(self, directory: Path) -> Path:
         """Remove empty directories from here up to the root; returns the first that stays."""

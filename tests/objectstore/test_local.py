@@ -3,6 +3,7 @@ import multiprocessing
 import os
 import signal
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -130,13 +131,24 @@ class TestDurability:
         LocalObjectStore(tmp_path).put_if_absent("job/deep/a", b"1")
         names = [Path(path).relative_to(tmp_path.parent) for path in synced]
         here = Path(tmp_path.name)
-        assert [names[0], names[1], names[2].parent, names[3]] == [
-            here,
+        assert [names[0].parent, *names[1:]] == [
+            here / "job" / "deep",
+            here / "job" / "deep",
             here / "job",
-            here / "job" / "deep",
-            here / "job" / "deep",
+            here,
         ]
-        assert len(names) == 4
+
+    def test_the_file_is_synced_before_it_has_its_name(self, tmp_path, monkeypatch):
+        named: list[bool] = []
+        real = os.fsync
+
+        def fsync(descriptor: int) -> None:
+            named.append((tmp_path / "job" / "a").exists())
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        LocalObjectStore(tmp_path).put_if_absent("job/a", b"1")
+        assert named == [False, True, True]
 
     def test_in_a_known_folder_two_syncs_are_enough(self, tmp_path, synced):
         objects = LocalObjectStore(tmp_path)
@@ -151,6 +163,32 @@ class TestDurability:
         objects = LocalObjectStore(tmp_path)
         objects.put("job/a", b"1")
         assert str(tmp_path) in synced
+
+    def test_folders_of_an_object_that_is_already_there_are_synced(self, tmp_path, synced):
+        """Its writer may have died before it synced them."""
+        (tmp_path / "job" / "deep").mkdir(parents=True)
+        (tmp_path / "job" / "deep" / "a").write_bytes(b"1")
+        assert not LocalObjectStore(tmp_path).put_if_absent("job/deep/a", b"1")
+        names = [Path(path).relative_to(tmp_path) for path in synced]
+        assert names == [Path("job/deep"), Path("job"), Path()]
+
+    def test_a_folder_that_vanished_is_synced_again(self, tmp_path, synced):
+        objects = LocalObjectStore(tmp_path)
+        objects.put("job/deep/a", b"1")
+        rmtree(tmp_path / "job")
+        synced.clear()
+        objects.put("job/deep/a", b"1")
+        assert str(tmp_path) in synced
+
+    def test_what_failed_to_be_synced_is_synced_by_the_next_write(self, objects, monkeypatch):
+        with monkeypatch.context() as patched:
+            patched.setattr("laminar_core.objectstore.local._sync_directory", failing(errno.EIO))
+            with pytest.raises(StorageUnavailable):
+                objects.put("job/a", b"1")
+        synced: list[Path] = []
+        monkeypatch.setattr("laminar_core.objectstore.local._sync_directory", synced.append)
+        objects.put("job/b", b"1")
+        assert synced == [Path(objects.uri) / "job", Path(objects.uri)]
 
     def test_what_is_remembered_of_synced_folders_is_bounded(self, tmp_path, monkeypatch):
         monkeypatch.setattr("laminar_core.objectstore.local._SYNCED_MAX", 3)

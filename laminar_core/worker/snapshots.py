@@ -91,6 +91,8 @@ class WorkerPart:
     """The progress of one checkpoint in this worker."""
 
     missing: set[Outstanding]
+    uncut: set[str]
+    """Vertices that have not been cut."""
     entries: list[SubtaskEntry] = field(default_factory=list[SubtaskEntry])
     alignment: list[AlignmentEntry] = field(default_factory=list[AlignmentEntry])
     inflight_files: list[FileRef] = field(default_factory=list[FileRef])
@@ -101,7 +103,8 @@ class WorkerPart:
     @classmethod
     def of(cls, vertices: Iterable[str]) -> "WorkerPart":
         """Return an empty part that misses the state and the channels of every vertex."""
-        return cls({of(vertex) for vertex in vertices for of in (state_of, channels_of)})
+        uncut = set(vertices)
+        return cls({of(each) for each in uncut for of in (state_of, channels_of)}, uncut)
 
     def lacks_state_of(self, vertex_id: str) -> bool:
         """Return whether the vertex has not been cut, or its state is not written yet."""

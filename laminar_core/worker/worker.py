@@ -272,6 +272,8 @@ class Worker:
         busy = False
         for task in self.wiring.tasks:
             self.activity.begin_step()
+            if self._urgency.rest_ms(self._clock.monotonic_ms()):
+                return self._serve() or busy
             busy |= task.work()
             busy |= task.flush()
             if self._urgency.is_urgent:
@@ -309,6 +311,7 @@ class Worker:
         """Return the longest sleep before the next turn, if no message arrives meanwhile."""
         waits = [t.parts.source.wait_ms() for t in self.wiring.tasks if t.parts.source is not None]
         waits += [t.timed.wait_ms() or 0.0 for t in self.wiring.tasks]
+        waits.append(self._urgency.rest_ms(self._clock.monotonic_ms()))
         return min([w for w in waits if w > 0], default=WAIT_MAX_MS)
 
     # --- the coordinator ------------------------------------------------------------------------
@@ -488,7 +491,10 @@ class Worker:
     def on_cut(self, cut: Cut) -> None:
         """Finish the snapshot in the background."""
         vertices = (task.parts.vertex_id for task in self.wiring.tasks)
-        self._parts.setdefault(cut.checkpoint_id, WorkerPart.of(vertices))
+        part = self._parts.setdefault(cut.checkpoint_id, WorkerPart.of(vertices))
+        part.uncut.discard(cut.vertex_id)
+        if not part.uncut:
+            self._urgency.all_cut(cut.checkpoint_id, self._clock.monotonic_ms())
         self._snapshots.submit(cut)
 
     def on_captured(self, vertex_id: str, captured: Captured) -> None:

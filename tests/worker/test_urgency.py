@@ -1,9 +1,9 @@
-"""Units of work are short while barriers overtake."""
+"""Units of work are short while barriers overtake, and tasks rest while the rest is written."""
 
 from laminar_core.link.messages import Abort, AlignmentTimeout, Announce, Completed, Trigger
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.worker.slicing import WorkUnit
-from laminar_core.worker.urgency import Urgency
+from laminar_core.worker.urgency import REST_MS_MAX, REST_SHARE_MAX, Urgency
 
 GENERATION = Generation(1)
 
@@ -87,3 +87,49 @@ def test_the_end_of_an_earlier_checkpoint_leaves_a_later_one_urgent() -> None:
     urgency.heard(trigger(2))
     urgency.over(CheckpointId(1))
     assert unit.urgent
+
+
+def test_tasks_rest_from_the_last_cut_until_the_part_is_added() -> None:
+    urgency, _ = of_one()
+    urgency.heard(trigger(1))
+    assert not urgency.rest_ms(100)
+    urgency.all_cut(CheckpointId(1), now_ms=100)
+    assert urgency.rest_ms(100) == REST_MS_MAX
+    assert urgency.rest_ms(105) == REST_MS_MAX - 5
+    urgency.over(CheckpointId(1))
+    assert not urgency.rest_ms(105)
+
+
+def test_they_do_not_rest_longer_for_a_slow_store() -> None:
+    urgency, _ = of_one()
+    urgency.heard(trigger(1))
+    urgency.all_cut(CheckpointId(1), now_ms=100)
+    assert not urgency.rest_ms(100 + REST_MS_MAX)
+    assert not urgency.rest_ms(10_000)
+
+
+def test_they_rest_for_no_checkpoint_that_waits_for_rows() -> None:
+    urgency, _ = of_one()
+    urgency.heard(trigger(1, budget_ms=1_000))
+    urgency.all_cut(CheckpointId(1), now_ms=100)
+    assert not urgency.rest_ms(100)
+
+
+def test_many_checkpoints_take_a_small_part_of_the_time() -> None:
+    urgency, _ = of_one()
+    rested_ms, now_ms = 0.0, 0.0
+    for number in range(1, 101):
+        urgency.heard(trigger(number))
+        urgency.all_cut(CheckpointId(number), now_ms)
+        rested_ms += urgency.rest_ms(now_ms)
+        now_ms += 30
+    assert REST_MS_MAX < rested_ms < REST_SHARE_MAX * now_ms + REST_MS_MAX
+
+
+def test_the_end_of_an_earlier_checkpoint_ends_no_rest() -> None:
+    urgency, _ = of_one()
+    urgency.heard(trigger(1))
+    urgency.heard(trigger(2))
+    urgency.all_cut(CheckpointId(2), now_ms=0)
+    urgency.over(CheckpointId(1))
+    assert urgency.rest_ms(0)

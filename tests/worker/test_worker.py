@@ -45,6 +45,7 @@ from laminar_core.protocol.types import DeclineCause, Generation
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.worker.deployment import COORDINATOR_SILENCE_MS, Deployment
 from laminar_core.worker.snapshots import BackgroundThreads
+from laminar_core.worker.urgency import REST_MS_MAX
 from laminar_core.worker.worker import Phase, Worker
 from tests.driver.hosts import Background, WorkerLink
 from tests.simulated.simulated_jobs import Job, collect_job, normal, rows_of, windows_job
@@ -111,14 +112,14 @@ class Bench:
         return self.link.heard(kind)
 
 
-def trigger_of(checkpoint_id: int) -> Trigger:
+def trigger_of(checkpoint_id: int, *, overtakes: bool = False) -> Trigger:
     return Trigger(
         generation=GENERATION,
         checkpoint_id=checkpoint_id,
         kind="manual",
         created_ms=0,
-        alignment_timeout_ms=None,
-        unaligned=False,
+        alignment_timeout_ms=0 if overtakes else None,
+        unaligned=overtakes,
     )
 
 
@@ -435,3 +436,36 @@ class TestUrgency:
 
     def test_who_is_to_end_does_no_further_unit(self):
         assert self.turn(urgent=True, message=Cancel(generation=GENERATION)) == []
+
+
+class TestRest:
+    """Tasks rest while what a checkpoint that overtakes has cut is written."""
+
+    @pytest.fixture
+    def units(self, bench):
+        """The tasks whose turn came, from when all of them were cut."""
+        units: list[int] = []
+        bench.hear(trigger_of(7, overtakes=True))
+        bench.turn(20)
+        for number, task in enumerate(bench.worker.wiring.tasks):
+            task.work = lambda number=number: bool(units.append(number))
+        return units
+
+    def test_no_task_works_until_the_part_is_written(self, bench, units):
+        bench.turn(3)
+        assert units == []
+        assert 0 < bench.worker.wait_ms() <= REST_MS_MAX
+        bench.background.run()
+        bench.turn(2)
+        assert bench.said(SnapshotAck)
+        assert set(units) == set(range(len(bench.worker.wiring.tasks)))
+
+    def test_they_go_on_if_the_store_is_slow(self, bench, units):
+        bench.clock.wait_ms(REST_MS_MAX)
+        bench.turn()
+        assert set(units) == set(range(len(bench.worker.wiring.tasks)))
+        assert not bench.said(SnapshotAck)
+
+    def test_they_go_on_if_the_checkpoint_is_given_up(self, bench, units):
+        bench.hear(abort_of(7))
+        assert set(units) == set(range(len(bench.worker.wiring.tasks)))

@@ -455,7 +455,7 @@ class StartOptions(Options):
 class JobSections(BaseModel):
     """The options that ``laminar.toml`` and a stream in Dagster share."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(use_attribute_docstrings=True, defer_build=True)
 
     workers: Positive = 2
     """Number of workers, which are Spark tasks that run at the same time; it may differ from

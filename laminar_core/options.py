@@ -39,7 +39,11 @@ class Options(BaseModel):
     """Base of all options. Its error is one line that names the option."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        use_attribute_docstrings=True,
+        defer_build=True,
     )
 
     if not TYPE_CHECKING:  # Type checkers make the signature from the fields.

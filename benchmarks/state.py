@@ -5,6 +5,8 @@ keep coming while snapshots are written and chains merged. It runs in a process 
 its memory can be measured. Larger than by default:
 
     python -m benchmarks.state --keys 16000000 --backend rocksdb --memory 268435456
+
+``--store`` puts the segments elsewhere, such as ``s3://bucket/new-prefix``, and leaves them there.
 """
 
 import argparse
@@ -66,6 +68,8 @@ class Size:
     memory_bytes: int = STATE_MEMORY_BYTES
     compression: Literal["lz4", "zstd"] | None = None
     folder: str | None = None
+    store: str | None = None
+    """None: in the folder."""
 
 
 @dataclass(slots=True)
@@ -90,7 +94,7 @@ class _Subtask:
     def __init__(self, size: Size, folder: Path) -> None:
         self.size, self.folder = size, folder
         self.measured = _Measured()
-        self.store = CheckpointStore.open(str(folder / "store"), "bench")
+        self.store = CheckpointStore.open(size.store or str(folder / "store"), "bench")
         self.store.objects.create()
         self.snapshots = ThreadPoolExecutor(1)
         self.compactions = ThreadPoolExecutor(1, "compaction")
@@ -303,6 +307,7 @@ def main() -> None:
     parser.add_argument("--memory", type=int, default=STATE_MEMORY_BYTES)
     parser.add_argument("--compression", choices=["lz4", "zstd"])
     parser.add_argument("--folder")
+    parser.add_argument("--store", help="an empty place for segments, which stay there")
     given = parser.parse_args()
     size = Size(
         given.backend,
@@ -312,6 +317,7 @@ def main() -> None:
         given.memory,
         given.compression,
         given.folder,
+        given.store,
     )
     print_record("state", lambda: measure(size))
 

@@ -30,7 +30,7 @@ REST_MS_MAX = 20.0
 """Longest rest for one checkpoint: about what a disk in the same machine needs."""
 
 REST_SHARE_MAX = 0.1
-"""Largest part of the time from the end of one rest to the next one that this may take."""
+"""A rest lasts at most this part of the time that has passed since the end of the rest before."""
 
 
 class Urgency:

@@ -1,4 +1,4 @@
-"""Units of work are short while barriers overtake, and tasks rest while the rest is written."""
+"""Units of work are short while barriers overtake, and tasks rest while files are written."""
 
 from laminar_core.link.messages import Abort, AlignmentTimeout, Announce, Completed, Trigger
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation

@@ -161,7 +161,6 @@ RUN_BY_NAME = {
     "laminar_core/cli/retention_view.py": "tests/cli/test_retention.py",
     "laminar_core/cli/__main__.py": "tests/spark/test_kills.py",
     "resources/drivers/guard.py": "tests/resources/drivers/test_supervised.py",
-    "resources/drivers/standby_guard.py": "tests/resources/drivers/test_standbys.py",
     "verification/__main__.py": "tests/verification/conftest.py",
     "examples/exactly_once/__main__.py": "tests/examples/exactly_once/test_main.py",
     "examples/kafka_to_kafka/__main__.py": "tests/examples/kafka_to_kafka/test_main.py",

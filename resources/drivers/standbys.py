@@ -98,6 +98,9 @@ class StandbyFolder:
                 start_new_session=True,
                 pass_fds=(lock,),
             )
+            # Both note the id: this process, so that whoever looks next finds it; and the guard,
+            # in case that this one has died by now.
+            os.write(lock, f"{process.pid}\n".encode())
         finally:
             os.close(output)
             os.close(lock)

@@ -76,6 +76,15 @@ def test_it_is_known_by_its_lock_until_it_ends(standbys: Standbys) -> None:
     assert standbys.pids == []
 
 
+def test_its_id_is_known_before_it_has_run_at_all(
+    standbys: Standbys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: it is shown in the same words from the first look on, however slow its start is."""
+    monkeypatch.setattr("laminar_core.resources.drivers.standbys._GUARD", str(STAND_IN))
+    first = standbys.start()
+    assert standbys.folder.living() == [first]
+
+
 def test_it_ends_when_it_is_asked_and_the_driver_does_not(standbys: Standbys) -> None:
     first, driver = standbys.start(), standbys.start("drives")
     standbys.ready(first)

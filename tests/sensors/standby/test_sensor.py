@@ -63,6 +63,14 @@ class Kept:
         self.sessions |= {standby.pid for standby in found if standby.pid}
         return found
 
+    def end_all(self) -> None:
+        """End every standby that was seen, or lives now, with its children."""
+        seen = {standby.pid for standby in self.living if standby.pid}
+        for session in self.sessions | seen:
+            for pid in session_members(session):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
     def wait_until(self, is_so: Callable[[], Any]) -> None:
         clock = SystemClock()
         deadline_ms = clock.monotonic_ms() + 20_000
@@ -72,7 +80,6 @@ class Kept:
 
     def take_over(self) -> int:
         """The standby claims the job."""
-        self.wait_until(lambda: self.living[0].pid)
         pid = self.living[0].pid
         assert pid
         ticks = os.sysconf("SC_CLK_TCK")
@@ -88,11 +95,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
     with dg.DagsterInstance.ephemeral() as instance:
         kept = Kept(tmp_path, instance)
         yield kept
-        kept.wait_until(lambda: all(standby.pid for standby in kept.living))
-        for session in kept.sessions:
-            for pid in session_members(session):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        kept.end_all()
 
 
 def running(kept: Kept) -> Kept:
@@ -107,7 +110,6 @@ def test_ticks_of_several_daemons_start_exactly_one(kept: Kept) -> None:
     assert kept.tick() == "standby: none: the driver is on its way up"
     kept.job.beat()
     line = kept.tick()
-    kept.wait_until(lambda: kept.living[0].pid)
     (standby,) = kept.living
     assert line.startswith("standby: waiting since ")
     assert line.endswith(f"process {standby.pid}")
@@ -140,7 +142,6 @@ def test_another_one_is_started_once_it_is_the_driver(kept: Kept) -> None:
 def test_another_definition_replaces_it(kept: Kept) -> None:
     running(kept).tick()
     (old,) = kept.living
-    kept.wait_until(lambda: kept.living[0].pid)
     kept.version = "2"
     assert "is replaced" in kept.tick()
     kept.wait_until(lambda: not kept.living)
@@ -165,7 +166,6 @@ def test_turned_off_it_ends_and_the_driver_goes_on(kept: Kept) -> None:
     driver = kept.take_over()
     kept.how = "waits"
     kept.tick()
-    kept.wait_until(lambda: kept.living[-1].pid)
     off = kept.daemon(wanted=False)
     assert off.tick() == "standby: none: the stream wants none"
     kept.wait_until(lambda: len(kept.living) == 1)

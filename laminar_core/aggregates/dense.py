@@ -5,17 +5,20 @@ index is an address, and adding is ``array[address] += value``: about twice as f
 ``grouping.group``, which computes the same for any columns. Batches with nulls, NaN, sums that
 might overflow, or other types are left to ``grouping.group``.
 
-Keys that come plain, as those of partial results do, are encoded first. That costs one look into a
-hash table of keys for each row, and then all columns are reduced by address.
+Integers that lie close together are addresses themselves, see ``numbered_keys``. Other keys that
+come plain, as those of partial results do, are encoded first. That costs one look into a hash table
+of keys for each row, and then all columns are reduced by address.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from laminar_core.aggregates.grouping import Reduction, every_sum_fits
+from laminar_core.aggregates.numbered_keys import NumberedKeys, by_address, by_hash, by_index
 from laminar_core.codec.canonical import is_ambiguous
 
 SLOTS_PER_ROW_MAX = 2
@@ -27,23 +30,26 @@ _Numbers = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 def dense_group(
     keys: Mapping[str, pa.ChunkedArray], rows: pa.Table, reductions: Sequence[Reduction]
 ) -> pa.Table | None:
-    """Reduce ``rows`` by dictionary-encoded ``keys``, or return None if they are not that simple.
+    """Reduce ``rows`` by dictionaries and close integers; None if keys are not that simple.
 
-    Shapes: as ``grouping.group``, but rows come in the order of the dictionaries, the last key
-    first; keys stay dictionary-encoded.
+    Shapes: as ``grouping.group``, but rows come in the order of the dictionaries and of integers,
+    the last key first; keys stay as they are encoded.
     """
-    if not _are_dense(keys.values(), rows.num_rows):
+    if not rows.num_rows or not all(_can_be_dense(key) for key in keys.values()):
         return None
     if not all(_is_simple(rows, reduction) for reduction in reductions):
         return None
-    encoded = [key.chunk(0) for key in keys.values()]
-    slots = _slots(encoded)
+    numbered = _densely_numbered(keys.values(), SLOTS_PER_ROW_MAX * rows.num_rows)
+    if not numbered:
+        return None
+    slots = _slots(numbered)
     counts = np.bincount(slots)
     occupied = np.flatnonzero(counts)
-    columns: list[pa.Array] = _keys_of(occupied, encoded)
-    columns += [
-        pa.array(_results(rows, reduction, slots, counts)[occupied]) for reduction in reductions
-    ]
+    columns: list[pa.Array] = _keys_of(occupied, numbered)
+    results = (_results(rows, reduction, slots, counts) for reduction in reductions)
+    if len(occupied) < len(counts):
+        results = (result[occupied] for result in results)
+    columns += [pa.array(result) for result in results]
     return pa.table(columns, [*keys, *(reduction.name for reduction in reductions)])
 
 
@@ -52,7 +58,8 @@ def encoded_group(
 ) -> pa.Table | None:
     """Reduce ``rows`` by one plain key, or return None if it is not that simple.
 
-    Shapes: as ``grouping.group``; rows come in the order in which their keys appear first.
+    Shapes: as ``grouping.group``; rows come in the order in which their keys appear first, those
+    of close integers in ascending order.
     """
     if len(keys) != 1 or not rows.num_rows:
         return None
@@ -61,12 +68,14 @@ def encoded_group(
         return None
     if not all(_is_exact(rows, reduction) for reduction in reductions):
         return None
-    encoded = key.dictionary_encode()
-    values = encoded.chunk(0).dictionary  # All chunks have the same one.
-    slots = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks]).astype(np.intp)
-    counts = np.bincount(slots)
-    results = [pa.array(_results(rows, reduction, slots, counts)) for reduction in reductions]
-    return pa.table([values, *results], [name, *(reduction.name for reduction in reductions)])
+    numbered = by_address(key) or by_hash(key)
+    counts = np.bincount(numbered.of_rows)
+    results = [
+        pa.array(_results(rows, reduction, numbered.of_rows, counts)) for reduction in reductions
+    ]
+    return pa.table(
+        [numbered.keys, *results], [name, *(reduction.name for reduction in reductions)]
+    )
 
 
 def _can_be_encoded(data_type: pa.DataType) -> bool:
@@ -77,15 +86,30 @@ def _can_be_encoded(data_type: pa.DataType) -> bool:
     return is_text or is_bytes or is_time or types.is_integer(data_type)
 
 
-def _are_dense(keys: Iterable[pa.ChunkedArray], row_count: int) -> bool:
-    slots = 0
+def _can_be_dense(key: pa.ChunkedArray) -> bool:
+    if key.null_count:
+        return False
+    if not pa.types.is_dictionary(key.type):
+        return pa.types.is_integer(key.type)
+    # Of others two indices may be one key.
+    is_plain = not is_ambiguous(key.type) and not pa.types.is_struct(key.type.value_type)
+    return key.num_chunks == 1 and is_plain
+
+
+def _densely_numbered(
+    keys: Collection[pa.ChunkedArray], slots_max: int
+) -> Sequence[NumberedKeys] | None:
+    """Number each key; None if there are more combinations than ``slots_max``."""
+    lengths = [len(key.chunk(0).dictionary) for key in keys if pa.types.is_dictionary(key.type)]
+    if math.prod(lengths) > slots_max:
+        return None
+    numbered: list[NumberedKeys] = []
     for key in keys:
-        if not pa.types.is_dictionary(key.type) or key.num_chunks != 1 or key.null_count:
-            return False
-        if is_ambiguous(key.type) or pa.types.is_struct(key.type.value_type):
-            return False  # Two indices may be one key.
-        slots = max(slots, 1) * len(key.chunk(0).dictionary)
-    return 0 < slots <= SLOTS_PER_ROW_MAX * row_count
+        found = by_index(key.chunk(0)) if pa.types.is_dictionary(key.type) else by_address(key)
+        if found is None:
+            return None
+        numbered.append(found)
+    return numbered if math.prod(len(each.keys) for each in numbered) <= slots_max else None
 
 
 def _is_simple(rows: pa.Table, reduction: Reduction) -> bool:
@@ -114,25 +138,24 @@ def _is_exact(rows: pa.Table, reduction: Reduction) -> bool:
     return not is_extreme or pa.types.is_int64(rows.column(reduction.column).type)
 
 
-def _slots(encoded: Sequence[pa.DictionaryArray]) -> npt.NDArray[np.intp]:
+def _slots(numbered: Sequence[NumberedKeys]) -> npt.NDArray[np.intp]:
     """Number the combination of keys in each row; the first key counts fastest."""
-    slots = encoded[-1].indices.to_numpy().astype(np.intp)
-    for key in reversed(encoded[:-1]):
-        slots *= len(key.dictionary)
-        slots += key.indices.to_numpy()
+    if len(numbered) == 1:
+        return numbered[0].of_rows
+    slots = numbered[-1].of_rows.copy()
+    for key in reversed(numbered[:-1]):
+        slots *= len(key.keys)
+        slots += key.of_rows
     return slots
 
 
-def _keys_of(
-    slots: npt.NDArray[np.intp], encoded: Sequence[pa.DictionaryArray]
-) -> list[pa.DictionaryArray]:
+def _keys_of(slots: npt.NDArray[np.intp], numbered: Sequence[NumberedKeys]) -> list[pa.Array]:
     """Take the numbers apart again."""
-    keys: list[pa.DictionaryArray] = []
-    for key in encoded:
-        slots, indices = np.divmod(slots, len(key.dictionary))
-        indices = pa.array(indices).cast(key.type.index_type)
-        keys.append(pa.DictionaryArray.from_arrays(indices, key.dictionary))
-    return keys
+    keys: list[pa.Array] = []
+    for key in numbered[:-1]:
+        slots, numbers = np.divmod(slots, len(key.keys))
+        keys.append(key.take(numbers))
+    return [*keys, numbered[-1].take(slots)]
 
 
 def _results(

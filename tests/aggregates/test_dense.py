@@ -33,10 +33,12 @@ def sorted_rows(table: pa.Table) -> list[tuple]:
 
 @st.composite
 def inputs(draw: st.DrawFn) -> tuple[dict[str, pa.ChunkedArray], pa.Table]:
-    """One or two keys over short dictionaries; integers and floats that add up exactly."""
+    """One or two keys: short dictionaries and close integers; values that add up exactly."""
     count = draw(st.integers(6, 30))
     rows = st.lists(st.integers(0, 2), min_size=count, max_size=count)
     keys = {"k": encoded(draw(rows), ["b", None, "a"])}
+    if draw(st.booleans()):
+        keys["k"] = pa.chunked_array([pa.array(draw(rows), pa.int16()).take(pa.array(draw(rows)))])
     if draw(st.booleans()):
         keys["w"] = encoded(draw(rows), [10, 20, 30])
     number = st.integers(-(2**40), 2**40)
@@ -89,6 +91,8 @@ SIMPLE = encoded([0, 1, 0, 1], ["a", "b"])
     ("key", "why"),
     [
         (pa.chunked_array([["a", "b", "a", "b"]]), "plain"),
+        (pa.chunked_array([[1, 2, None, 2]]), "a null"),
+        (pa.chunked_array([[1, 2, 99, 2]]), "integers too far apart for four rows"),
         (encoded([0, None, 0, 1], ["a", "b"]), "a null index"),
         (pa.chunked_array([SIMPLE.chunk(0).slice(0, 2), SIMPLE.chunk(0).slice(2)]), "two chunks"),
         (encoded([0, 1, 0, 1], list("abcdefghi")), "a dictionary too long for four rows"),
@@ -102,6 +106,9 @@ def test_other_keys_are_left_to_the_general_grouping(key: pa.ChunkedArray, why: 
 def test_keys_that_are_too_many_together_are_left_too() -> None:
     rows = pa.table({"i": [1, 2, 3, 4]})
     count = [Reduction("rows", "count", None)]
+    integers = {"k": SIMPLE, "w": pa.chunked_array([[1, 2, 3, 4]])}
+    assert dense_group(integers, rows, count) is not None
+    assert dense_group(integers | {"k": encoded([0, 1, 2, 0], list("abc"))}, rows, count) is None
     values = list(range(2 * SLOTS_PER_ROW_MAX))
     within = {"k": SIMPLE, "w": encoded([0, 1, 0, 1], values)}
     assert dense_group(within, rows, count) is not None
@@ -175,7 +182,17 @@ def test_a_plain_key_is_grouped_as_in_general(world: tuple) -> None:
     general = group({"k": key}, rows, EXACT)
     assert encoded_key.schema == general.schema
     assert sorted_rows(encoded_key) == sorted_rows(general)
-    assert encoded_key.column("k").to_pylist() == list(dict.fromkeys(key.to_pylist()))
+    in_order = list(dict.fromkeys(key.to_pylist()))
+    is_integer = pa.types.is_integer(key.type)
+    assert encoded_key.column("k").to_pylist() == (sorted(in_order) if is_integer else in_order)
+
+
+def test_integers_far_apart_are_grouped_too() -> None:
+    key = pa.chunked_array([[7, 1 << 60, 7]])
+    rows = pa.table({"i": [1, 2, 4]})
+    found = encoded_group({"k": key}, rows, [Reduction("sum", "sum", "i")])
+    assert found is not None
+    assert found.to_pydict() == {"k": [7, 1 << 60], "sum": [5, 2]}
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,14 @@ def key_groups_of(
     return key_groups(hash_columns(columns, batch.num_rows), max_parallelism)
 
 
+def key_group_order(groups: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
+    """Return the positions of rows sorted by key group; rows of one group keep their order.
+
+    numpy sorts numbers of 16 bits by counting: eight times as fast as longer ones.
+    """
+    return np.argsort(groups.astype(np.uint16), kind="stable")
+
+
 def partition(
     batch: pa.RecordBatch, key_columns: Sequence[str], max_parallelism: int, parallelism: int
 ) -> list[tuple[int, pa.RecordBatch]]:

@@ -23,7 +23,7 @@ from laminar_core._version import __version__
 from laminar_core.aggregates.accumulators import with_versions
 from laminar_core.codec.arrow import decode_table, encode_table
 from laminar_core.codec.digest import sha256_hex
-from laminar_core.codec.key_groups import key_group_range, key_groups_of
+from laminar_core.codec.key_groups import key_group_order, key_group_range, key_groups_of
 from laminar_core.connectors.base import Found
 from laminar_core.driver.discovery import after, checked, entry_of
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -459,7 +459,7 @@ class SavepointWriter:
         merging = spec.merge if isinstance(spec, WithLateRows) else spec
         if isinstance(merging, RunningAggregate | WindowAggregate):
             stored = with_versions(stored, merging.layout(inputs[0]).accumulators)
-        return stored.take(pa.array(np.argsort(stored.column(KEY_GROUP).to_numpy(), kind="stable")))
+        return stored.take(pa.array(key_group_order(stored.column(KEY_GROUP).to_numpy())))
 
     # --- sources --------------------------------------------------------------------------------
 

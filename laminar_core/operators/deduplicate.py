@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from laminar_core.aggregates.grouping import plain_type
-from laminar_core.codec.key_groups import key_groups_of
+from laminar_core.codec.key_groups import key_group_order, key_groups_of
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
@@ -334,7 +334,7 @@ def _stored_table(
     batch = pa.record_batch(columns, schema=pa.schema(fields))
     groups = key_groups_of(batch, ["producer"], max_parallelism).astype(np.int32)
     table = pa.table([pa.array(groups), *columns], schema=schema)
-    return table.take(pa.array(np.argsort(groups, kind="stable")))
+    return table.take(pa.array(key_group_order(groups)))
 
 
 def _seen_of(stored: pa.Table) -> dict[Producer, SeenProducer]:

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers
+from laminar_core.codec.key_groups import key_group_order
 from laminar_core.state.chunks import Shelf
 from laminar_core.state.kept_rows import Room, groups_of, hash_ranges
 from laminar_core.state.named_tables import WEIGHT, added_up
@@ -123,7 +124,7 @@ class PinnedRuns:
         stored = pa.Table.from_arrays(columns, schema=schema)
         if WEIGHT in schema.names:  # One form, so that a state and its copy have equal rows.
             stored = added_up(stored.combine_chunks())
-        order = np.argsort(stored.column(KEY_GROUP).to_numpy().astype(np.uint16), kind="stable")
+        order = key_group_order(stored.column(KEY_GROUP).to_numpy())
         return stored.take(pa.array(order))
 
 

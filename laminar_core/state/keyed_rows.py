@@ -31,6 +31,7 @@ from laminar_core.aggregates.key_index import MISSING, KeyIndex
 from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.aggregates.row_pairs import PairMerge, pair_merge
 from laminar_core.codec.canonical import is_ambiguous
+from laminar_core.codec.key_groups import key_group_order
 from laminar_core.codec.stable_hash import UInt64Array, hash_columns
 from laminar_core.state.chunks import Chunk, Shelf
 from laminar_core.state.kept_rows import (
@@ -442,5 +443,5 @@ def newest_rows(tables: Iterable[pa.Table], keys: Sequence[str], schema: pa.Sche
     last = Reduction("row", lambda groups: pa.array(groups.order[groups.starts[1:] - 1]), None)
     columns = {key: rows.column(key) for key in (KEY_GROUP, *keys)}
     newest = rows.take(group(columns, rows, [last]).column("row").combine_chunks())
-    order = np.argsort(newest.column(KEY_GROUP).to_numpy(), kind="stable")
+    order = key_group_order(newest.column(KEY_GROUP).to_numpy())
     return newest.take(pa.array(order)).combine_chunks()

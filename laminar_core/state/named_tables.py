@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.grouping import Reduction, group
 from laminar_core.aggregates.row_groups import as_array
+from laminar_core.codec.key_groups import key_group_order
 from laminar_core.records.record import JsonObject
 from laminar_core.state.expiry import unexpired
 from laminar_core.state.keyed_rows import newest_rows
@@ -85,7 +85,7 @@ class TableLayout:
             return newest_sessions(left, self.keys, self.schema)
         rows = pa.concat_tables([self.schema.empty_table(), *left])
         rows = added_up(rows) if self.merging == "weights" else rows
-        order = np.argsort(rows.column(KEY_GROUP).to_numpy(), kind="stable")
+        order = key_group_order(rows.column(KEY_GROUP).to_numpy())
         return rows.take(pa.array(order)).combine_chunks()
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from laminar_core.codec.key_groups import key_groups_of
+from laminar_core.codec.key_groups import key_group_order, key_groups_of
 from laminar_core.state.chunks import Chunk, HeldTable, Shelf
 from laminar_core.state.window_layout import KEY_GROUP, StateLayout, WindowTables, window_starts_of
 
@@ -59,7 +59,9 @@ class Ground:
             yield 0, table
             return
         stops = np.array([groups.stop for groups in ranges])
-        where = np.searchsorted(stops, self.groups_of(table), side="right")
+        range_of_group = np.searchsorted(stops, np.arange(self.max_parallelism), side="right")
+        table = table.combine_chunks()  # Or each range would go through the chunks again.
+        where = range_of_group.astype(np.uint16)[self.groups_of(table)]
         order = np.argsort(where, kind="stable")
         ends = np.cumsum(np.bincount(where, minlength=len(ranges)))
         for position, rows in enumerate(np.split(order, ends[:-1])):
@@ -316,7 +318,7 @@ def _sorted(stored: pa.Table) -> tuple[npt.NDArray[np.int32], pa.Table]:
     rows = stored.drop_columns([KEY_GROUP])
     if (groups[1:] >= groups[:-1]).all():
         return groups, rows
-    order = np.argsort(groups, kind="stable")
+    order = key_group_order(groups)
     return groups[order], rows.take(pa.array(order))
 
 
@@ -384,5 +386,7 @@ def stored_tables(panes: Sequence[PinnedPane], ground: Ground) -> Iterator[pa.Ta
 
 def sorted_by_key_group(stored: pa.Table) -> pa.Table:
     """Sort by key group, then ``window_start``."""
-    groups = stored.column(KEY_GROUP).to_numpy()
-    return stored.take(pa.array(np.lexsort((window_starts_of(stored), groups))))
+    groups, starts = stored.column(KEY_GROUP).to_numpy(), window_starts_of(stored)
+    is_ascending = (starts[1:] >= starts[:-1]).all()
+    order = key_group_order(groups) if is_ascending else np.lexsort((starts, groups))
+    return stored.take(pa.array(order))

@@ -14,6 +14,7 @@ from pyarrow.compute import call_function
 from laminar_core.aggregates.group_keys import flat_keys
 from laminar_core.aggregates.grouping import plain_column
 from laminar_core.aggregates.row_groups import Integers, as_array
+from laminar_core.codec.key_groups import key_group_order
 from laminar_core.codec.stable_hash import UInt64Array
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.window_layout import KEY_GROUP, WINDOW_START
@@ -102,7 +103,7 @@ def newest_sessions(tables: Iterable[pa.Table], keys: Sequence[str], schema: pa.
     if len(sessions.firsts) < rows.num_rows:
         newest = np.maximum.reduceat(sessions.order, sessions.firsts)
         rows = rows.take(pa.array(np.sort(newest)))
-    order = np.argsort(rows.column(KEY_GROUP).to_numpy(), kind="stable")
+    order = key_group_order(rows.column(KEY_GROUP).to_numpy())
     return rows.take(pa.array(order)).combine_chunks()
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from laminar_core.aggregates.grouping import Reduction, group
 from laminar_core.aggregates.row_groups import Integers
-from laminar_core.codec.key_groups import key_groups_of
+from laminar_core.codec.key_groups import key_group_order, key_groups_of
 from laminar_core.state.expiry import EXPIRES, unexpired
 from laminar_core.state.named_tables import TableLayout
 
@@ -74,7 +74,7 @@ class PinnedChanges:
         groups = [key_groups_of(batch, keys, max_parallelism) for batch in batches]
         key_group = np.concatenate([np.empty(0, np.int32), *groups]).astype(np.int32)
         stored = rows.add_column(0, schema.field(0), [pa.array(key_group)])
-        return stored.take(pa.array(np.argsort(key_group, kind="stable")))
+        return stored.take(pa.array(key_group_order(key_group)))
 
 
 def newest_changes(

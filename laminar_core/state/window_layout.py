@@ -14,6 +14,9 @@ WINDOW_START = "window_start"
 KEY_GROUP = "key_group"
 TIME_TYPE = pa.timestamp("us", tz="UTC")
 
+ROWS_OF_A_WINDOW_MIN = 1_000
+"""Windows with fewer rows on average are merged in one pass, because a call has its price."""
+
 WindowTables = tuple[int, Sequence[pa.Table]]
 """Label of a window in microseconds, and the tables that together hold its rows."""
 
@@ -97,9 +100,11 @@ class StateLayout:
 
         Shapes: returns ``schema``.
         """
-        if len(windows) == 1:  # Most often: a constant need not be hashed row by row.
-            start_us, tables = windows[0]
-            return self._labelled(start_us, self.merged_pane(tables))
+        row_count = sum(table.num_rows for _, tables in windows for table in tables)
+        if len(windows) == 1 or row_count > ROWS_OF_A_WINDOW_MIN * len(windows):
+            # A constant need not be hashed row by row.
+            parts = [self._labelled(start, self.merged_pane(tables)) for start, tables in windows]
+            return pa.concat_tables(parts)
         labelled = [self._labelled(start, table) for start, tables in windows for table in tables]
         rows = pa.concat_tables([self.schema.empty_table(), *labelled])
         return merge_in_order(rows, [*self.keys, WINDOW_START], self.accumulators)

@@ -1,8 +1,10 @@
 """The state of a window aggregation has the documented layout."""
 
 import pyarrow as pa
+import pytest
 
 from laminar_core.aggregates.accumulators import ROW_COUNT
+from laminar_core.state import window_layout
 from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE, WINDOW_START, StateLayout
 
 SCHEMA = pa.schema([("k", pa.string()), (WINDOW_START, TIME_TYPE), ("count(*)", pa.int64())])
@@ -29,7 +31,14 @@ def test_a_pane_is_reduced_to_one_row_per_key() -> None:
     assert LAYOUT.merged_pane([]).equals(LAYOUT.pane_schema.empty_table())
 
 
-def test_windows_are_merged_apart() -> None:
+@pytest.fixture(params=[0, 1_000], ids=["apart", "together"])
+def rows_min(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows with more rows than this on average are merged one by one."""
+    monkeypatch.setattr(window_layout, "ROWS_OF_A_WINDOW_MIN", request.param)
+
+
+@pytest.mark.usefixtures("rows_min")
+def test_windows_do_not_mix() -> None:
     merged = LAYOUT.merged([(10, [rows("a")]), (0, [rows("a"), rows("a")])])
     assert merged.schema == SCHEMA
     starts = merged.column(WINDOW_START).cast(pa.int64()).to_pylist()
@@ -40,6 +49,7 @@ def test_windows_are_merged_apart() -> None:
     assert LAYOUT.merged([]).equals(SCHEMA.empty_table())
 
 
+@pytest.mark.usefixtures("rows_min")
 def test_windows_stay_in_their_order_with_many_keys() -> None:
     many = [str(n) for n in range(900)]
     merged = LAYOUT.merged([(start, [rows(*many)]) for start in (0, 10, 20)])

@@ -45,9 +45,10 @@ from laminar_core.protocol.watermarks import WatermarkGate
 from laminar_core.records.channel_entries import AlignmentEntry
 from laminar_core.spark.session import open_session
 from laminar_core.worker.channels import CREDITS_PER_CHANNEL, InputChannel, OutputChannel
+from laminar_core.worker.cuts import Cut
 from laminar_core.worker.inflight import Captured
 from laminar_core.worker.outputs import EdgeOutput
-from laminar_core.worker.task import Cut, Task, TaskParts
+from laminar_core.worker.task import Task, TaskParts
 
 COLD_KEYS = 10_000
 HELD_ROWS = 40_000

@@ -38,9 +38,10 @@ from laminar_core.protocol.watermarks import WatermarkGate
 from laminar_core.records.channel_entries import AlignmentEntry, EdgeRef, InflightEntry
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.worker.channels import InputChannel, OutputChannel
+from laminar_core.worker.cuts import Cut
 from laminar_core.worker.inflight import Captured, InflightRecorder
 from laminar_core.worker.outputs import EdgeOutput
-from laminar_core.worker.task import Cut, Task, TaskParts
+from laminar_core.worker.task import Task, TaskParts
 
 CHANNELS = 4
 ONE = CheckpointId(1)

@@ -3,7 +3,7 @@
 # pyarrow ships no types, which the strict mode of this package would not accept.
 # pyright: standard
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
@@ -98,18 +98,24 @@ class CheckpointParts:
         return decode_table(read_verified(self._objects, self._paths, ref), verified=True)
 
     def write_inflight(
-        self, checkpoint_id: CheckpointId, worker: int, buffers: Iterable[Buffer], part: int = 0
+        self,
+        checkpoint_id: CheckpointId,
+        worker: int,
+        buffers: Iterable[Buffer],
+        part: int = 0,
+        digest: Callable[[], str] | None = None,
     ) -> FileRef:
         """Write in-flight data of one worker: the pieces of several ``InflightEncoder``, joined.
 
-        ``part`` counts the worker's files from 0.
+        ``part`` counts the worker's files from 0. ``digest`` returns the SHA-256 of the pieces, and
+        is called when they are written, so another thread can compute it meanwhile.
 
         Raises:
             CheckpointDeclined: something else is there; this id cannot be completed any more.
             StorageUnavailable: the store is full or does not answer.
         """
         key = self._paths.inflight(checkpoint_id, worker, part)
-        return self._write_part(checkpoint_id, key, memoryview(join(buffers)).cast("B"))
+        return self._write_part(checkpoint_id, key, memoryview(join(buffers)).cast("B"), digest)
 
     def inflight(self, files: Iterable[FileRef]) -> InflightFiles:
         """Return a reader of the in-flight data in ``files``, those of one manifest."""
@@ -156,7 +162,11 @@ class CheckpointParts:
         return outcome is not None and outcome.outcome == "completed"
 
     def _write_part(
-        self, checkpoint_id: CheckpointId | None, key: str, data: bytes | memoryview
+        self,
+        checkpoint_id: CheckpointId | None,
+        key: str,
+        data: bytes | memoryview,
+        digest: Callable[[], str] | None = None,
     ) -> FileRef:
         if not create_or_confirm(self._objects, key, data):
             which = "this checkpoint" if checkpoint_id is None else f"checkpoint {checkpoint_id}"
@@ -165,9 +175,8 @@ class CheckpointParts:
                 f"{address(self._objects, key)} holds something else: {which} is given up, the "
                 "next one starts from clean files",
             )
-        return FileRef(
-            path=self._paths.relative(key), size_bytes=len(data), sha256=sha256_hex(data)
-        )
+        sha256 = sha256_hex(data) if digest is None else digest()
+        return FileRef(path=self._paths.relative(key), size_bytes=len(data), sha256=sha256)
 
 
 def _segment(file: FileRef, table: pa.Table, name: str) -> SegmentRef:

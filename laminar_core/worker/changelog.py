@@ -10,9 +10,10 @@ from laminar_core.host.clock import Clock
 from laminar_core.operators.base import IncrementalSubtask
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.worker.cuts import PendingPart
 from laminar_core.worker.deployment import RestoredState
 from laminar_core.worker.snapshots import SnapshotWriter
-from laminar_core.worker.task import PendingPart, Task
+from laminar_core.worker.task import Task
 
 _BETWEEN_CHECKPOINTS = CheckpointId(0)
 

@@ -1,14 +1,16 @@
 """Write the in-flight data of a worker: one file for each checkpoint, with a part for each queue.
 
-Pieces are encoded as they come. When all channels of the worker are complete, the parts are written
-one behind the other. Where that would be a long file, there are several: a thread copies the bytes
-of the file that it writes, and this copy stays small however much is in flight.
+Pieces are encoded as they come, and a part is finished when its queue is complete. When all
+channels of the worker are, the parts are written one behind the other, while another thread
+computes the digest of the file. Where that would be a long file, there are several: a thread copies
+the bytes of the file that it writes, and this copy stays small however much is in flight.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 
 from laminar_core.codec.envelope import Compression
 from laminar_core.codec.inflight import Buffer, InflightEncoder
@@ -59,13 +61,47 @@ class NotFinished:
 Result = InflightWritten | InflightComplete | NotWritten | NotFinished
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Part:
     """The elements of one queue, and the vertex that it is of."""
 
     vertex_id: str
     queue: Queue
     encoder: InflightEncoder
+    pieces: Sequence[Buffer] = ()
+    sha256: str = ""
+    """These two are set when nothing follows."""
+
+    def finish(self) -> None:
+        """Finish the part, if it is not."""
+        if not self.pieces:
+            self.pieces = self.encoder.finish()
+            self.sha256 = _digest_of(self.pieces)
+
+    def entry(self, file: FileRef, offset: int) -> InflightEntry:
+        """Return the manifest entry for the part, which begins at this offset in the file."""
+        size_bytes = sum(map(len, self.pieces))
+        place = file.model_copy(update={"size_bytes": size_bytes, "sha256": self.sha256})
+        return self.queue.entry(place, offset, self.encoder.event_count, self.encoder.row_count)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """Finished parts that are written one behind the other."""
+
+    checkpoint_id: CheckpointId
+    number: int
+    """Counts the worker's files of the checkpoint from 0."""
+    parts: Sequence[_Part]
+
+    @property
+    def pieces(self) -> Iterator[Buffer]:
+        """The bytes of the file."""
+        return chain.from_iterable(part.pieces for part in self.parts)
+
+    def digest(self) -> str:
+        """Compute the SHA-256 of the file."""
+        return _digest_of(self.pieces)
 
 
 class InflightWriter:
@@ -112,20 +148,27 @@ class InflightWriter:
         """Write what was captured, because all channels of the worker are complete."""
         if checkpoint_id in self._discarded:
             return
-        files = list(_divided(self._parts_of.pop(checkpoint_id, {}).values()))
+        captured = self._parts_of.pop(checkpoint_id, {}).values()
+        for part in captured:
+            part.finish()
+        divided = list(_divided(captured))
         self.finish_others(checkpoint_id)
-        self._put(InflightComplete(checkpoint_id, len(files)))
-        for number, parts in enumerate(files):
+        self._put(InflightComplete(checkpoint_id, len(divided)))
+        for number, parts in enumerate(divided):
+            file = _File(checkpoint_id, number, parts)
             if self._files is None:
-                self._write(checkpoint_id, number, parts)
-            else:
-                writing = self._files.submit(self._write, checkpoint_id, number, parts)
-                self._writing.setdefault(checkpoint_id, []).append(writing)
+                self._write(file, file.digest)
+                continue
+            # In this order, or all threads might wait for digests that none of them computes.
+            digest = self._files.submit(file.digest)
+            writing = self._files.submit(self._write, file, digest.result)
+            self._writing.setdefault(checkpoint_id, []).append(writing)
 
     def finish_others(self, checkpoint_id: CheckpointId) -> None:
-        """Wait until no file of another checkpoint is being written."""
-        for other in [number for number in self._writing if number != checkpoint_id]:
-            wait(self._writing.pop(other))
+        """Wait until no file of another checkpoint is being written; in any thread."""
+        for other in [number for number in list(self._writing) if number != checkpoint_id]:
+            wait(self._writing.get(other, ()))
+            self._writing.pop(other, None)  # Only now: another thread may be about to wait.
 
     def forget(self, checkpoint_id: CheckpointId) -> None:
         """Drop what was captured for a checkpoint; return when none of it is being written."""
@@ -140,41 +183,37 @@ class InflightWriter:
             part = parts[queue] = _Part(vertex_id, queue, encoder)
         for element in captured.events:
             part.encoder.add(element)
+        if captured.last:
+            part.finish()
 
-    def _write(self, checkpoint_id: CheckpointId, number: int, parts: Sequence[_Part]) -> None:
+    def _write(self, file: _File, digest: Callable[[], str]) -> None:
         """Write one file; several may be written at a time."""
-        if checkpoint_id in self._discarded:
+        if file.checkpoint_id in self._discarded:
             return
         try:
-            written = self._written(checkpoint_id, number, parts)
+            written = self._written(file, digest)
         except Exception as error:  # noqa: BLE001 - it is reported, and may end the generation
-            first = parts[0]
-            failed = _failed(checkpoint_id, first.vertex_id, first.queue.operator_id, error)
+            first = file.parts[0]
+            failed = _failed(file.checkpoint_id, first.vertex_id, first.queue.operator_id, error)
             self._put(failed)
         else:
             self._put(written)
 
-    def _written(
-        self, checkpoint_id: CheckpointId, number: int, parts: Sequence[_Part]
-    ) -> InflightWritten:
-        buffers: list[Buffer] = []
-        digests: list[tuple[int, str]] = []
-        for part in parts:
-            pieces = part.encoder.finish()
-            digest = sha256()
-            for piece in pieces:
-                digest.update(piece)
-            digests.append((sum(map(len, pieces)), digest.hexdigest()))
-            buffers += pieces
-        file = self._parts.write_inflight(checkpoint_id, self._worker, buffers, number)
+    def _written(self, file: _File, digest: Callable[[], str]) -> InflightWritten:
+        whole = self._parts.write_inflight(
+            file.checkpoint_id, self._worker, file.pieces, file.number, digest
+        )
         entries: list[InflightEntry] = []
-        offset = 0
-        for part, (size_bytes, digest) in zip(parts, digests, strict=True):
-            place = file.model_copy(update={"size_bytes": size_bytes, "sha256": digest})
-            counts = part.encoder.event_count, part.encoder.row_count
-            entries.append(part.queue.entry(place, offset, *counts))
-            offset += size_bytes
-        return InflightWritten(checkpoint_id, file, tuple(entries))
+        for part in file.parts:
+            entries.append(part.entry(whole, entries[-1].end if entries else 0))
+        return InflightWritten(file.checkpoint_id, whole, tuple(entries))
+
+
+def _digest_of(pieces: Iterable[Buffer]) -> str:
+    digest = sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def _divided(parts: Iterable[_Part]) -> Iterator[list[_Part]]:

@@ -1,9 +1,10 @@
 """The asynchronous phase: finish, write and acknowledge the parts of a cut together.
 
 One background thread per worker writes state, in the order of the cuts. Another one encodes
-in-flight data, piece by piece while more is being recorded, and a few threads write its files. All
-of them are done before anything of another checkpoint is written, so a checkpoint that completes
-says that no file of an earlier one is still being written.
+in-flight data, piece by piece while more is being recorded. A few threads write its files, and the
+cuts of vertices that have no state to speak of, such as positions of a source, so that none of them
+waits for the state of another vertex. All of them are done before anything of another checkpoint is
+written, so a checkpoint that completes says that no file of an earlier one is still being written.
 
 A part that cannot be *written* fails the checkpoint. A part that cannot be *finished* fails the
 generation, because the pre-committed data of a sink exists only there.
@@ -11,7 +12,7 @@ generation, because the pre-committed data of a sink exists only there.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -28,6 +29,7 @@ from laminar_core.records.limits import TIME_US_MIN
 from laminar_core.records.manifest_fields import SubtaskEntry
 from laminar_core.records.record import FileRef
 from laminar_core.records.segment import SegmentRef, total_bytes
+from laminar_core.worker.cuts import Cut, PendingPart
 from laminar_core.worker.inflight import Captured, Queue
 from laminar_core.worker.inflight_writing import (
     InflightComplete,
@@ -37,7 +39,6 @@ from laminar_core.worker.inflight_writing import (
     NotWritten,
 )
 from laminar_core.worker.segments import NotMadeError, SegmentWriter
-from laminar_core.worker.task import Cut, PendingPart
 
 FILES_AT_ONCE = 4
 """Files that one worker reads or writes at a time, besides state."""
@@ -47,9 +48,9 @@ FILES_AT_ONCE = 4
 class BackgroundThreads:
     """The executors for a worker's background work, and its coroutines; one thread each.
 
-    ``files`` has several, for reading the files of a restore and for writing in-flight data; None:
-    that happens one after the other, in the thread that needs it. ``inflight`` encodes in-flight
-    data; None: the thread for snapshots does.
+    ``files`` has several, for reading the files of a restore, and for writing in-flight data and
+    small cuts; None: that happens one after the other, in the thread that needs it. ``inflight``
+    encodes in-flight data; None: the thread for snapshots does.
     """
 
     snapshots: Executor
@@ -154,6 +155,12 @@ class SnapshotWriter:
         self._discards: deque[tuple[CheckpointId, Future[None]]] = deque()
         """Discards in order; each is done when all work queued before it is."""
         self._encoding = threads.inflight
+        self._files = threads.files
+        self._aside: dict[CheckpointId, list[Future[None]]] = {}
+        """Cuts that ``files`` write; used by the thread for snapshots only."""
+        self._completing: dict[CheckpointId, Future[None]] = {}
+        """Done when all files of the checkpoint's in-flight data are being written, or it is known
+        that there is none; added by the worker's thread, and removed by the one for snapshots."""
         self._inflight = InflightWriter(
             segments.store.parts,
             segments.subtask_index,
@@ -162,7 +169,7 @@ class SnapshotWriter:
             compression,
             threads.files,
         )
-        """Used by the thread that encodes only."""
+        """Used by the thread that encodes; others only wait for files."""
 
     def submit(self, cut: Cut) -> None:
         """Queue the rest of a snapshot."""
@@ -179,8 +186,11 @@ class SnapshotWriter:
 
     def complete_inflight(self, checkpoint_id: CheckpointId) -> None:
         """Have the in-flight data written, because all channels of the worker are complete."""
-        executor = self._encoding or self._executor
-        executor.submit(self._inflight.complete, checkpoint_id)
+        if self._encoding is None:  # Then it is in order with the cuts.
+            self._executor.submit(self._inflight.complete, checkpoint_id)
+        else:
+            completing = self._encoding.submit(self._inflight.complete, checkpoint_id)
+            self._completing[checkpoint_id] = completing
 
     def discard(self, checkpoint_id: CheckpointId) -> None:
         """Do not write what has not been written yet."""
@@ -205,10 +215,25 @@ class SnapshotWriter:
                 return found
 
     def _run(self, cut: Cut) -> None:
+        self._finish_others(cut.checkpoint_id)
+        if self._files is not None and cut.can_be_written_aside:
+            writing = self._files.submit(self._run_aside, cut)
+            self._aside.setdefault(cut.checkpoint_id, []).append(writing)
+        else:
+            self._put(self._write(cut))
+
+    def _run_aside(self, cut: Cut) -> None:
         self._put(self._write(cut))
 
+    def _finish_others(self, checkpoint_id: CheckpointId) -> None:
+        """Wait until nothing of another checkpoint is being written."""
+        for other in [number for number in self._aside if number != checkpoint_id]:
+            wait(self._aside.pop(other))
+        for other in [number for number in list(self._completing) if number != checkpoint_id]:
+            wait([self._completing.pop(other)])
+        self._inflight.finish_others(checkpoint_id)
+
     def _write(self, cut: Cut) -> Result:
-        self._after_captures(self._inflight.finish_others, cut.checkpoint_id)
         entries: list[SubtaskEntry] = []
         problem = ""
         for part in cut.parts:
@@ -230,16 +255,13 @@ class SnapshotWriter:
         self._wake()
 
     def _forget(self, checkpoint_id: CheckpointId) -> None:
-        self._after_captures(self._inflight.forget, checkpoint_id)
-
-    def _after_captures(
-        self, what: Callable[[CheckpointId], None], checkpoint_id: CheckpointId
-    ) -> None:
-        """Do something after all captures that were queued before, and wait until it is done."""
+        """Drop a checkpoint, after all captures that were queued before."""
+        wait(self._aside.pop(checkpoint_id, ()))
+        self._completing.pop(checkpoint_id, None)
         if self._encoding is None:
-            what(checkpoint_id)
+            self._inflight.forget(checkpoint_id)
         else:
-            self._encoding.submit(what, checkpoint_id).result()
+            self._encoding.submit(self._inflight.forget, checkpoint_id).result()
 
     # --- state, in the background ---------------------------------------------------------------
 

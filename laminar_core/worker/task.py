@@ -64,6 +64,7 @@ from laminar_core.protocol.watermarks import WatermarkGate
 from laminar_core.records.channel_entries import AlignmentEntry, ChannelAlignment, ChannelEntry
 from laminar_core.worker.barrier_waits import BarrierWaits
 from laminar_core.worker.channels import InputChannel
+from laminar_core.worker.cuts import Cut, PendingPart
 from laminar_core.worker.firing import Firing
 from laminar_core.worker.inflight import Captured, InflightRecorder, SnapshotLimits
 from laminar_core.worker.operator_chain import Chain
@@ -71,32 +72,9 @@ from laminar_core.worker.outputs import EdgeOutput
 from laminar_core.worker.pacing import PacedSource
 from laminar_core.worker.pressure import OutputRoom
 from laminar_core.worker.replay import ReplayOrder
-from laminar_core.worker.segments import MergeTables
 from laminar_core.worker.sinks import CommittingSink
 from laminar_core.worker.slicing import SLICE_ROWS_MAX, WorkUnit
 from laminar_core.worker.timed import TimedOperators
-
-
-@dataclass(frozen=True, slots=True)
-class PendingPart:
-    """One operator's part of a cut: the asynchronous phase is still to be run."""
-
-    operator_id: str
-    pending: PendingSnapshot
-    sync_ms: float
-    merge: MergeTables | None = None
-    """Set if it is of what changed: how that is put together with what was written before."""
-    renews: bool = False
-    """Whether it is the whole state and begins a new chain, because earlier files are lost."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The parts of a task's cut, for the background."""
-
-    checkpoint_id: CheckpointId
-    vertex_id: str
-    parts: tuple[PendingPart, ...]
 
 
 class TaskListener(Protocol):
@@ -530,7 +508,8 @@ class Task:
             self._snapshot(operator_id, part, barrier)
             for operator_id, part in self._snapshottable()
         )
-        self._listener.on_cut(Cut(barrier.checkpoint_id, self.parts.vertex_id, parts))
+        changes = self._writes_changes(barrier)
+        self._listener.on_cut(Cut(barrier.checkpoint_id, self.parts.vertex_id, parts, changes))
         for captured in overtaken:
             self._captured(captured)
         pause_ms = fired_ms + sum(part.sync_ms for part in parts)
@@ -556,8 +535,7 @@ class Task:
     ) -> PendingPart:
         self._computes(operator_id)
         started_ms = self._clock.monotonic_ms()
-        changes = self.parts.incremental and barrier.kind not in _SELF_CONTAINED
-        if changes and isinstance(part, IncrementalSubtask):
+        if self._writes_changes(barrier) and isinstance(part, IncrementalSubtask):
             pending, merge = part.snapshot_changes(barrier.checkpoint_id), part.merge_tables
         else:
             pending, merge = part.snapshot(barrier.checkpoint_id), None
@@ -567,6 +545,9 @@ class Task:
             pending = part.snapshot(barrier.checkpoint_id)
         sync_ms = self._clock.monotonic_ms() - started_ms
         return PendingPart(operator_id, pending, sync_ms, merge, renews)
+
+    def _writes_changes(self, barrier: CheckpointBarrier) -> bool:
+        return self.parts.incremental and barrier.kind not in _SELF_CONTAINED
 
     def renew(self, operator_ids: Iterable[str]) -> None:
         """Make these operators write their whole state at the next incremental cut."""

@@ -63,6 +63,7 @@ from laminar_core.records.record import FileRef
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.worker.backends import open_backend
 from laminar_core.worker.changelog import Changelog
+from laminar_core.worker.cuts import Cut
 from laminar_core.worker.deployment import Deployment, RestoredState
 from laminar_core.worker.failures import failure
 from laminar_core.worker.inflight import Captured
@@ -88,7 +89,6 @@ from laminar_core.worker.snapshots import (
     channels_of,
     state_of,
 )
-from laminar_core.worker.task import Cut
 from laminar_core.worker.urgency import Urgency
 from laminar_core.worker.waits import WaitClock, waits_of
 from laminar_core.worker.wiring import Wiring, wire

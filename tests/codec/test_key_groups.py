@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from laminar_core.codec.key_groups import (
     MAX_PARALLELISM_LIMIT,
+    key_group_order,
     key_group_range,
     key_groups,
     key_groups_of,
@@ -158,3 +159,9 @@ def test_without_keys_everything_goes_to_the_first_subtask() -> None:
 def test_an_empty_batch_has_no_parts(parallelism: int) -> None:
     batch = pa.record_batch({"key": pa.array([], pa.int64())})
     assert partition(batch, ["key"], 128, parallelism) == []
+
+
+@given(st.lists(st.integers(0, MAX_PARALLELISM_LIMIT - 1)))
+def test_rows_are_sorted_by_key_group_and_stay_in_order_within_it(groups: list[int]) -> None:
+    order = key_group_order(np.array(groups, np.int32))
+    assert order.tolist() == sorted(range(len(groups)), key=groups.__getitem__)

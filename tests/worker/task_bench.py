@@ -30,10 +30,11 @@ from laminar_core.worker.channels import (
     InputChannel,
     OutputChannel,
 )
+from laminar_core.worker.cuts import Cut
 from laminar_core.worker.inflight import Captured
 from laminar_core.worker.outputs import EdgeOutput
 from laminar_core.worker.pacing import PacedSource
-from laminar_core.worker.task import Cut, Task, TaskParts
+from laminar_core.worker.task import Task, TaskParts
 
 
 def batch(*values: int) -> pa.RecordBatch:

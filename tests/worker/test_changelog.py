@@ -13,9 +13,9 @@ from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.segment import SegmentRef
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.worker.changelog import Changelog
+from laminar_core.worker.cuts import Cut, PendingPart
 from laminar_core.worker.segments import SegmentWriter
 from laminar_core.worker.snapshots import NotFinished, SnapshotWriter, Written
-from laminar_core.worker.task import Cut, PendingPart
 from tests.driver.hosts import Background, threads_of
 from tests.store.stores import open_job
 

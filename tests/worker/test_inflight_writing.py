@@ -1,8 +1,11 @@
 """The in-flight data of a worker: one file, a part for each queue, and no copy that grows."""
 
+from concurrent.futures import Executor, ThreadPoolExecutor
+
 import pyarrow as pa
 import pytest
 
+from laminar_core.codec.digest import sha256_hex
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.types import Batch, CheckpointId
 from laminar_core.protocol.unaligned import InFlightChannelData, QueueId
@@ -28,7 +31,7 @@ WORKER = 1
 class Writer:
     """A writer of one worker, what it reported, and the threads that write files, if any."""
 
-    def __init__(self, *faults: Fault, compression=None, files: Background | None = None) -> None:
+    def __init__(self, *faults: Fault, compression=None, files: Executor | None = None) -> None:
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
         self.results: list = []
         self.discarded: set[CheckpointId] = set()
@@ -87,6 +90,46 @@ def test_all_queues_of_a_worker_become_one_file_when_nothing_follows():
         (3, 3, WORKER),
         (1, 1, WORKER),
     ]
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["one thread", "threads"])
+def test_digests_are_those_of_what_is_in_the_store(at_once):
+    writer = Writer(files=None if at_once else Background())
+    writer.capture(0, 1, last=False)
+    writer.capture(1, 7)
+    writer.capture(0, 2)
+    writer.writer.complete(ID)
+    if writer.files is not None:
+        writer.files.run()
+    _, written = writer.results
+    (key,) = writer.store.objects.list("")
+    data = writer.store.objects.get(key)
+    assert written.file.sha256 == sha256_hex(data)
+    assert [e.sha256 for e in written.entries] == [
+        sha256_hex(data[entry.offset : entry.end]) for entry in written.entries
+    ]
+
+
+def test_one_thread_is_enough_to_compute_digests_and_to_write(monkeypatch):
+    monkeypatch.setattr(inflight_writing, "FILE_BYTES_AIM", 1)
+    with ThreadPoolExecutor(1) as files:
+        writer = Writer(files=files)
+        for number in range(6):
+            writer.capture(number, number)
+        writer.writer.complete(ID)
+    assert [type(result) for result in writer.results] == [InflightComplete] + 6 * [InflightWritten]
+
+
+def test_a_digest_that_cannot_be_computed_is_more_than_a_lost_checkpoint(monkeypatch):
+    def fail(_: object) -> str:
+        raise ValueError("no memory")
+
+    monkeypatch.setattr(inflight_writing._File, "digest", fail)
+    writer = Writer(files=Background())
+    writer.capture(0, 1)
+    writer.writer.complete(ID)
+    writer.files.run()
+    assert isinstance(writer.results[1], NotFinished)
 
 
 def test_without_anything_there_is_no_file():

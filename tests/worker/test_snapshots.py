@@ -1,7 +1,7 @@
 """The background half of a snapshot: everything durable, or the checkpoint declined."""
 
 from collections.abc import Iterable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 
 import pyarrow as pa
 import pytest
@@ -16,7 +16,8 @@ from laminar_core.protocol.unaligned import InFlightChannelData, QueueId
 from laminar_core.records.channel_entries import EdgeRef
 from laminar_core.records.limits import TIME_US_MIN
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from laminar_core.worker import inflight_writing
+from laminar_core.worker import inflight_writing, snapshots
+from laminar_core.worker.cuts import Cut, PendingPart
 from laminar_core.worker.inflight import Captured, Queue
 from laminar_core.worker.inflight_writing import (
     InflightComplete,
@@ -32,7 +33,6 @@ from laminar_core.worker.snapshots import (
     Written,
     channels_of,
 )
-from laminar_core.worker.task import Cut, PendingPart
 from tests.driver.hosts import Background, threads_of
 from tests.store.stores import open_job
 
@@ -52,13 +52,19 @@ class Writer:
     def _wake(self) -> None:
         self.wakes += 1
 
-    def submit(self, checkpoint_id: int, **parts) -> None:
+    def submit(self, checkpoint_id: int, *, small: bool = False, **parts) -> None:
         """Parts by operator id: a snapshot, or a function that makes one."""
         pending = tuple(
             PendingPart(operator, part if callable(part) else lambda part=part: part, 0.5)
             for operator, part in parts.items()
         )
-        self.writer.submit(Cut(CheckpointId(checkpoint_id), "v", pending))
+        self.writer.submit(Cut(CheckpointId(checkpoint_id), "v", pending, small))
+
+    @property
+    def written(self) -> list[str]:
+        """Keys below ``checkpoints/``, in the order in which they were written."""
+        calls = self.store.objects.calls
+        return [key.partition("/checkpoints/")[2] for verb, key in calls if verb == "put_if_absent"]
 
     def results(self) -> list:
         self.background.run()
@@ -243,7 +249,13 @@ class AtOnce(Executor):
 def other(monkeypatch) -> Background:
     """Other threads than that for state: they work when somebody waits for them."""
     background = Background()
-    monkeypatch.setattr(inflight_writing, "wait", lambda _: background.run())
+
+    def wait(futures: Iterable[Future[None]]) -> None:
+        if not all(future.done() for future in futures):
+            background.run()
+
+    for module in (inflight_writing, snapshots):
+        monkeypatch.setattr(module, "wait", wait)
     return background
 
 
@@ -258,22 +270,53 @@ def test_the_file_with_in_flight_data_is_written_while_state_is(other):
     assert [type(result) for result in writer.results()] == [Written]
 
 
-@pytest.mark.parametrize("next_part", ["state", "queue"])
-def test_nothing_of_another_checkpoint_is_written_before_it_is(other, next_part):
+@pytest.mark.parametrize(
+    ("first_part", "next_part"),
+    [
+        ("queue", "state"),
+        ("queue", "small"),
+        ("queue", "queue"),
+        ("small", "state"),
+        ("small",) * 2,
+    ],
+)
+def test_nothing_of_another_checkpoint_is_written_before_it_is(other, first_part, next_part):
     writer = Writer(files=other)
-    capture(writer)
-    writer.results()
-    if next_part == "state":
-        writer.submit(4, window=Snapshot.of([ROWS]))
-    else:
-        capture(writer, checkpoint_id=4)
-    found = writer.results()
+    for checkpoint_id, part in ((3, first_part), (4, next_part)):
+        if part == "queue":
+            capture(writer, checkpoint_id=checkpoint_id)
+        else:
+            writer.submit(checkpoint_id, small=part == "small", window=Snapshot.of([ROWS]))
+        writer.results()
     other.run()
-    found += writer.results()
-    assert next(r.checkpoint_id for r in found if isinstance(r, InflightWritten)) == 3
-    written = [key for verb, key in writer.store.objects.calls if verb == "put_if_absent"]
-    assert "0000000003" in written[0]
-    assert "0000000004" in written[1]
+    assert [found[:10] for found in writer.written] == ["0000000003", "0000000004"]
+
+
+def test_state_waits_for_in_flight_data_that_is_still_to_be_written(other):
+    """The thread that encodes it has not come to its end when the next checkpoint begins."""
+    writer = Writer(inflight=other, files=other)
+    capture(writer)
+    writer.submit(4, window=Snapshot.of([ROWS]))
+    writer.results()
+    assert [found[:10] for found in writer.written] == ["0000000003", "0000000004"]
+
+
+def test_small_cuts_do_not_wait_for_the_state_of_another_vertex(other):
+    writer = Writer(files=other)
+    writer.submit(3, window=Snapshot.of([ROWS]))
+    writer.submit(3, small=True, source=Snapshot.of([ROWS]))
+    assert [result.entries[0].operator_id for result in writer.results()] == ["window"]
+    other.run()
+    assert [result.entries[0].operator_id for result in writer.results()] == ["source"]
+
+
+def test_a_small_cut_that_is_discarded_is_over_when_the_discard_is(other):
+    writer = Writer(files=other)
+    writer.submit(3, small=True, source=Snapshot.of([ROWS]))
+    writer.writer.discard(CheckpointId(3))
+    assert [type(result) for result in writer.results()] == [NotWritten]
+    assert (writer.writer.given_up, len(other.queue)) == (0, 0)
+    assert writer.store.objects.list("") == []
 
 
 def test_a_discard_is_done_when_no_file_is_being_written_and_those_that_wait_are_left_out(other):

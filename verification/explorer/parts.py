@@ -17,8 +17,8 @@ from laminar_core.protocol.types import (
     Watermark,
 )
 from laminar_core.records.channel_entries import AlignmentEntry
+from laminar_core.worker.cuts import Cut
 from laminar_core.worker.inflight import Captured
-from laminar_core.worker.task import Cut
 from verification.explorer.records import (
     Record,
     ViolationError,

@@ -6,7 +6,7 @@ from laminar_core.operators.base import Snapshot
 from laminar_core.protocol.types import Batch, CheckpointId, DeclineCause, Watermark
 from laminar_core.protocol.unaligned import InFlightChannelData, QueueId
 from laminar_core.records.channel_entries import AlignmentEntry
-from laminar_core.worker.task import Cut, PendingPart
+from laminar_core.worker.cuts import Cut, PendingPart
 from verification.explorer.parts import Listener, replay
 from verification.explorer.records import Record, ViolationError, batch_of
 

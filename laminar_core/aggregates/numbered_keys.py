@@ -1,9 +1,9 @@
-"""Keys as numbers from 0 on: the distinct ones, and the number of each row's.
+"""Distinct keys, numbered from 0 on, and the number of the key in each row.
 
-Whatever is reduced by key can then be reduced by address, in arrays that have a place for each
-number. Keys that come dictionary-encoded are numbered already. Integers that lie close together
-are numbered by their distance from the least one; for 131,072 rows of 100,000 keys that costs a
-seventh of a hash table of keys, which numbers all others.
+Rows can then be reduced in arrays that have a place for each number. Keys that come
+dictionary-encoded have numbers already. Integers that lie close together are numbered by their
+distance from the least one, and all other keys by a hash table. For 131,072 rows of 100,000
+integers the hash table takes seven times as long.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def by_hash(key: pa.ChunkedArray) -> NumberedKeys:
 
 
 def by_address(key: pa.ChunkedArray) -> NumberedKeys | None:
-    """Number integers in ascending order; None if they are none, or lie too far apart.
+    """Number integers in ascending order; return None for other types, or too wide a range.
 
     There is at least one, and there are no nulls.
     """

@@ -1,4 +1,4 @@
-"""A task's cut: the parts of its snapshot, whose asynchronous phase is still to be run."""
+"""A task's cut: one part for each operator, whose asynchronous phase is still to be run."""
 
 from dataclasses import dataclass
 
@@ -27,11 +27,14 @@ class Cut:
     checkpoint_id: CheckpointId
     vertex_id: str
     parts: tuple[PendingPart, ...]
-    only_changes: bool = False
-    """Whether state is written as changes. Then what else there is, such as positions of a source,
-    is small."""
+    incremental: bool = False
+    """Whether operators with keyed state write their changes only, and not all of their state."""
 
     @property
-    def can_be_written_aside(self) -> bool:
-        """Whether it is small, and continues nothing that was written before."""
-        return self.only_changes and all(part.merge is None for part in self.parts)
+    def is_small(self) -> bool:
+        """Whether it has no keyed state, only things such as a source's positions.
+
+        An incremental part continues a chain, and has a way to merge it. A cut without any has
+        nothing that must be written in the order of the cuts.
+        """
+        return self.incremental and all(part.merge is None for part in self.parts)

@@ -70,10 +70,10 @@ class _Part:
     encoder: InflightEncoder
     pieces: Sequence[Buffer] = ()
     sha256: str = ""
-    """These two are set when nothing follows."""
+    """Both are set once the queue is complete."""
 
     def finish(self) -> None:
-        """Finish the part, if it is not."""
+        """Set the bytes and their digest, unless that has been done."""
         if not self.pieces:
             self.pieces = self.encoder.finish()
             self.sha256 = _digest_of(self.pieces)
@@ -150,7 +150,11 @@ class InflightWriter:
             return
         captured = self._parts_of.pop(checkpoint_id, {}).values()
         for part in captured:
-            part.finish()
+            try:
+                part.finish()
+            except Exception as error:  # noqa: BLE001 - it is reported, as in capture
+                self._put(_failed(checkpoint_id, part.vertex_id, part.queue.operator_id, error))
+                return
         divided = list(_divided(captured))
         self.finish_others(checkpoint_id)
         self._put(InflightComplete(checkpoint_id, len(divided)))
@@ -181,6 +185,7 @@ class InflightWriter:
         if part is None:
             encoder = InflightEncoder(queue.schema, queue.queue_id.number, self._compression)
             part = parts[queue] = _Part(vertex_id, queue, encoder)
+        assert not part.pieces, "nothing follows the last piece of a queue"
         for element in captured.events:
             part.encoder.add(element)
         if captured.last:

@@ -1,10 +1,10 @@
 """The asynchronous phase: finish, write and acknowledge the parts of a cut together.
 
 One background thread per worker writes state, in the order of the cuts. Another one encodes
-in-flight data, piece by piece while more is being recorded. A few threads write its files, and the
-cuts of vertices that have no state to speak of, such as positions of a source, so that none of them
-waits for the state of another vertex. All of them are done before anything of another checkpoint is
-written, so a checkpoint that completes says that no file of an earlier one is still being written.
+in-flight data, piece by piece while more is being recorded. A few more threads write the files
+with in-flight data, and small cuts, such as a source's, which would otherwise wait for the state of
+other vertices. All of this is done before state of another checkpoint is written, so a checkpoint
+that completes says that no file of an earlier one is still being written.
 
 A part that cannot be *written* fails the checkpoint. A part that cannot be *finished* fails the
 generation, because the pre-committed data of a sink exists only there.
@@ -157,10 +157,10 @@ class SnapshotWriter:
         self._encoding = threads.inflight
         self._files = threads.files
         self._aside: dict[CheckpointId, list[Future[None]]] = {}
-        """Cuts that ``files`` write; used by the thread for snapshots only."""
+        """Small cuts in the hands of ``files``; used by the thread for snapshots only."""
         self._completing: dict[CheckpointId, Future[None]] = {}
-        """Done when all files of the checkpoint's in-flight data are being written, or it is known
-        that there is none; added by the worker's thread, and removed by the one for snapshots."""
+        """Calls of ``InflightWriter.complete``, after which all files of a checkpoint are known.
+        The worker's thread adds them, and the one for snapshots removes them."""
         self._inflight = InflightWriter(
             segments.store.parts,
             segments.subtask_index,
@@ -216,13 +216,13 @@ class SnapshotWriter:
 
     def _run(self, cut: Cut) -> None:
         self._finish_others(cut.checkpoint_id)
-        if self._files is not None and cut.can_be_written_aside:
-            writing = self._files.submit(self._run_aside, cut)
+        if self._files is not None and cut.is_small:
+            writing = self._files.submit(self._write_and_put, cut)
             self._aside.setdefault(cut.checkpoint_id, []).append(writing)
         else:
-            self._put(self._write(cut))
+            self._write_and_put(cut)
 
-    def _run_aside(self, cut: Cut) -> None:
+    def _write_and_put(self, cut: Cut) -> None:
         self._put(self._write(cut))
 
     def _finish_others(self, checkpoint_id: CheckpointId) -> None:

@@ -508,8 +508,8 @@ class Task:
             self._snapshot(operator_id, part, barrier)
             for operator_id, part in self._snapshottable()
         )
-        changes = self._writes_changes(barrier)
-        self._listener.on_cut(Cut(barrier.checkpoint_id, self.parts.vertex_id, parts, changes))
+        incremental = self._is_incremental(barrier)
+        self._listener.on_cut(Cut(barrier.checkpoint_id, self.parts.vertex_id, parts, incremental))
         for captured in overtaken:
             self._captured(captured)
         pause_ms = fired_ms + sum(part.sync_ms for part in parts)
@@ -535,7 +535,7 @@ class Task:
     ) -> PendingPart:
         self._computes(operator_id)
         started_ms = self._clock.monotonic_ms()
-        if self._writes_changes(barrier) and isinstance(part, IncrementalSubtask):
+        if self._is_incremental(barrier) and isinstance(part, IncrementalSubtask):
             pending, merge = part.snapshot_changes(barrier.checkpoint_id), part.merge_tables
         else:
             pending, merge = part.snapshot(barrier.checkpoint_id), None
@@ -546,7 +546,7 @@ class Task:
         sync_ms = self._clock.monotonic_ms() - started_ms
         return PendingPart(operator_id, pending, sync_ms, merge, renews)
 
-    def _writes_changes(self, barrier: CheckpointBarrier) -> bool:
+    def _is_incremental(self, barrier: CheckpointBarrier) -> bool:
         return self.parts.incremental and barrier.kind not in _SELF_CONTAINED
 
     def renew(self, operator_ids: Iterable[str]) -> None:

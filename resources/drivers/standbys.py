@@ -98,9 +98,10 @@ class StandbyFolder:
                 start_new_session=True,
                 pass_fds=(lock,),
             )
-            # Both note the id: this process, so that whoever looks next finds it; and the guard,
-            # in case that this one has died by now.
-            os.write(lock, f"{process.pid}\n".encode())
+            # The standby notes its id by itself, but only once it runs. Until then, others know it
+            # from this line, and can do without it.
+            with suppress(OSError):
+                os.write(lock, f"{process.pid}\n".encode())
         finally:
             os.close(output)
             os.close(lock)

@@ -132,6 +132,26 @@ def test_a_digest_that_cannot_be_computed_is_more_than_a_lost_checkpoint(monkeyp
     assert isinstance(writer.results[1], NotFinished)
 
 
+@pytest.mark.parametrize("last", [True, False], ids=["when complete", "at the end"])
+def test_a_part_that_cannot_be_finished_is_more_than_a_lost_checkpoint(monkeypatch, last):
+    def fail(_: object) -> list:
+        raise ValueError("no memory")
+
+    monkeypatch.setattr(inflight_writing.InflightEncoder, "finish", fail)
+    writer = Writer()
+    writer.capture(0, 1, last=last)
+    writer.writer.complete(ID)
+    assert {type(result) for result in writer.results} == {NotFinished}
+    assert writer.keys == []
+
+
+def test_a_piece_behind_the_last_one_is_never_lost_in_silence():
+    writer = Writer()
+    writer.capture(0, 1)
+    writer.capture(0, 2)
+    assert isinstance(writer.results[0], NotFinished)
+
+
 def test_without_anything_there_is_no_file():
     writer = Writer()
     writer.writer.complete(ID)

@@ -1,5 +1,6 @@
 """Standbys that are proved to live by a lock that they hold until they end."""
 
+import errno
 import os
 import signal
 import sys
@@ -83,6 +84,23 @@ def test_its_id_is_known_before_it_has_run_at_all(
     monkeypatch.setattr("laminar_core.resources.drivers.standbys._GUARD", str(STAND_IN))
     first = standbys.start()
     assert standbys.folder.living() == [first]
+
+
+def test_a_disk_that_fills_up_while_it_starts_does_not_lose_it(
+    standbys: Standbys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The standby runs by then, and notes its id by itself as soon as it can."""
+    write = os.write
+
+    def refuse(descriptor: int, data: bytes) -> int:
+        if data.strip().isdigit():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", refuse)
+    first = standbys.start()
+    standbys.ready(first)
+    assert standbys.pids == [first.pid]
 
 
 def test_it_ends_when_it_is_asked_and_the_driver_does_not(standbys: Standbys) -> None:

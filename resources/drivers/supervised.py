@@ -171,7 +171,8 @@ class SparkDriverClient(SettledResource["SparkDriverClient"]):
             self._hear_out(driver, job, self.request_grace_s, request.is_refused)
         if not driver.exited:
             driver.request_stop()
-            self._hear_out(driver, job, self.stop_grace_s, lambda: False)
+        # Also one that had ended before anybody asked: its last lines are not passed on yet.
+        self._hear_out(driver, job, self.stop_grace_s, lambda: False)
         job.log.warning("driver %s was asked to stop, and did: %s", driver.pid, driver.exited)
 
     def _hear_out(

@@ -153,6 +153,20 @@ def test_events_that_come_with_one_at_which_the_listener_fails_are_not_lost(run:
     assert run.names[-3:] == ["progress", "checkpoint-completed", "finished"]
 
 
+def test_nor_are_those_of_a_driver_that_has_ended_by_then(run: Run) -> None:
+    def fail(event: DriverEvent) -> None:
+        run.events.append(event)
+        if event["event"] == "progress":
+            assert wait_for_end(run.pids[0])
+            raise OSError("the database is gone")
+
+    with pytest.raises(OSError, match="database"):
+        SparkDriverClient(jvm_grace_s=0).run(
+            run.command("bursts"), log=LOG, on_event=fail, restarts_max=0
+        )
+    assert run.names[-3:] == ["progress", "checkpoint-completed", "finished"]
+
+
 def test_what_is_no_event_goes_to_standard_error(run: Run, capfd: pytest.CaptureFixture) -> None:
     run("dies-once")
     assert run.names.count("generation-started") == 2

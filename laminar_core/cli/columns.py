@@ -4,7 +4,7 @@ Rich measures and renders every cell by itself, 0.5 to 1 ms a row. Most rows nee
 columns are as wide as their widest cells, and only the last one may have to be broken.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from rich.cells import cell_len
@@ -32,39 +32,38 @@ def lines_of(
     ``sides``: where the cells of each column are aligned.
     """
     columns = list(zip(*table, strict=True))
-    if not all(cell.isprintable() for column in columns for cell in column):
+    if not all(all(map(str.isprintable, column)) for column in columns):
         return None
-    widths = [max(map(cell_len, column)) for column in columns]
+    widths = [max(_widths(column)) for column in columns]
     left = console.width - sum(widths[:-1]) - len(_GAP) * (len(widths) - 1)
     if left < min(_LAST_COLUMN_MIN, widths[-1]):
         return None
     widths[-1] = min(left, widths[-1])
-    return [
-        _line(cells, widths, sides, painted)
-        for row in table
-        for cells in _broken(row, widths[-1], console)
+    broken = [
+        cells
+        for row, taken in zip(table, _widths(columns[-1]), strict=True)
+        for cells in ([row] if taken <= left else _broken(row, left, console))
     ]
+    columns = list(zip(*broken, strict=True))
+    padded: Iterable[Iterable[str]] = map(_padded, columns, widths, sides)
+    if painted is not None:
+        padded = [map(painted, *both) for both in zip(columns, padded, strict=True)]
+    return [_GAP.join(cells).rstrip() for cells in zip(*padded, strict=True)]
+
+
+def _widths(column: Sequence[str]) -> list[int]:
+    """Return how many columns of a terminal each cell takes; they are printable."""
+    return list(map(len if all(map(str.isascii, column)) else cell_len, column))
 
 
 def _broken(row: Sequence[str], width: int, console: Console) -> Iterator[Sequence[str]]:
     """Yield the row, and more rows with what its last column has no space for."""
-    if cell_len(row[-1]) <= width:
-        yield row
-        return
     first, *others = (line.plain.rstrip() for line in Text(row[-1]).wrap(console, width))
     yield (*row[:-1], first)
     yield from ((*("" for _ in row[1:]), other) for other in others)
 
 
-def _line(
-    cells: Sequence[str], widths: Sequence[int], sides: Sequence[Side], painted: Painted | None
-) -> str:
-    padded = map(_padded, cells, widths, sides)
-    if painted is not None:
-        padded = map(painted, cells, padded)
-    return _GAP.join(padded).rstrip()
-
-
-def _padded(cell: str, width: int, side: Side) -> str:
-    space = " " * (width - cell_len(cell))
-    return space + cell if side == "right" else cell + space
+def _padded(column: Sequence[str], width: int, side: Side) -> list[str]:
+    place = str.rjust if side == "right" else str.ljust
+    taken = _widths(column)
+    return [place(cell, width - t + len(cell)) for cell, t in zip(column, taken, strict=True)]

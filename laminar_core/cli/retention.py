@@ -2,13 +2,10 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
@@ -139,8 +136,10 @@ def apply(  # noqa: PLR0913 - one parameter per option
         return
     if not yes and (as_json or not sys.stdin.isatty()):
         raise click.UsageError("the deletion cannot be confirmed here: give --yes, or --dry-run")
+    from laminar_core.cli.deletion_bar import deletion_bar  # noqa: PLC0415 - plans need no bar
+
     actor = actor_of_environment(reason)
-    with _bar() as progress:
+    with deletion_bar() as progress:
         finished = runner.finish_earlier(progress, run_id=actor.run_id)
     for result in finished:
         if not as_json:
@@ -150,7 +149,7 @@ def apply(  # noqa: PLR0913 - one parameter per option
         print_plan(planned.plan, config, [], with_files=False)
     if not planned.plan.is_empty and not yes:
         click.confirm("delete this?", abort=True)
-    with _bar() as progress:
+    with deletion_bar() as progress:
         result = runner.apply(planned, actor, config.model_dump(), progress)
     if as_json:
         done = None if result is None else result.model_dump(mode="json")
@@ -195,19 +194,3 @@ def _runner(store: CheckpointStore, config: RetentionConfig, *, whole: bool) -> 
         verify="bytes" if whole else "sizes",
         audit=AuditLog(store.objects, store.paths, now_ms),
     )
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on a terminal."""
-    bar = Progress(
-        TextColumn("deleting"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        disable=not sys.stderr.isatty(),
-        transient=True,
-    )
-    with nullcontext() if bar.disable else bar:  # Rich before 14.3 would print an empty line.
-        task = bar.add_task("", total=None, start=False)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -4,17 +4,13 @@ The two differ in a container behind a translation of addresses, or if a process
 addresses of its host. IPv6 addresses may be written with or without brackets.
 """
 
-import errno
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import Literal, Self
 
-import psutil
-
-from laminar_core.errors import ConfigurationError, ErrorCode, JobFailedError
-from laminar_core.link.sockets import listen_at
+from laminar_core.errors import ConfigurationError, ErrorCode
 
 TransportKind = Literal["ipc", "curve", "tcp"]
 
@@ -154,7 +150,7 @@ def addresses_of(host: str) -> list[str]:
     try:
         found = socket.getaddrinfo(bare(host), None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise _cannot_listen(host, error) from error
+        raise cannot_listen(host, error) from error
     ordered = sorted(found, key=lambda entry: entry[0] != socket.AF_INET)
     return list(dict.fromkeys(str(entry[4][0]) for entry in ordered))
 
@@ -174,62 +170,8 @@ def reachable(endpoint: str) -> str:
         return endpoint
 
 
-def own_address_in(network: str) -> str:
-    """Return the address of this host in a network such as 10.0.0.0/8.
-
-    Raises:
-        ConfigurationError: it has none.
-    """
-    wanted = ip_network(network, strict=False)
-    own = [
-        address.address.partition("%")[0]
-        for addresses in psutil.net_if_addrs().values()
-        for address in addresses
-        if address.family in (socket.AF_INET, socket.AF_INET6)
-    ]
-    found = sorted(ip_address(each) for each in own if ip_address(each) in wanted)
-    if not found:
-        raise ConfigurationError(
-            ErrorCode.INVALID_OPTION,
-            f"host {socket.gethostname()} has no address in {network}, only {', '.join(own)}: "
-            "correct --bind-address",
-        )
-    return str(found[0])
-
-
-def listen_on(host: str, ports: Ports | None = None) -> socket.socket:
-    """Listen at one address of this host; ``host`` may also be a network.
-
-    Raises:
-        ConfigurationError: ``host`` is no address of this machine.
-        JobFailedError: all ports of the range are in use (NO_FREE_PORT); a generation that ends may
-            still hold them.
-    """
-    addresses = [own_address_in(host)] if "/" in host else addresses_of(host)
-    problem: OSError | None = None
-    in_use: str | None = None
-    for address in addresses:
-        for port in (0,) if ports is None else range(ports.first, ports.last + 1):
-            try:
-                return listen_at(address, port)
-            except OSError as error:
-                problem = problem or error
-                if error.errno != errno.EADDRINUSE:
-                    break  # The address is wrong, or this process may not use the port.
-        else:
-            in_use = address
-    if in_use is not None:
-        raise JobFailedError(
-            ErrorCode.NO_FREE_PORT,
-            f"all ports of {ports} at {in_use} of host {socket.gethostname()} are in use: widen "
-            "--ports. Each worker needs one on its host, and so does the driver; workers of an "
-            "earlier generation may hold theirs for some seconds",
-        )
-    assert problem is not None, "a name has an address"
-    raise _cannot_listen(host, problem) from problem
-
-
-def _cannot_listen(host: str, error: OSError) -> ConfigurationError:
+def cannot_listen(host: str, error: OSError) -> ConfigurationError:
+    """Return the error that no process can listen at ``host``."""
     return ConfigurationError(
         ErrorCode.INVALID_OPTION,
         f"cannot listen on {host} ({error}): set --bind-address, spark.driver.host, or the "

@@ -25,7 +25,8 @@ from contextlib import suppress
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from laminar_core.link.addresses import Listening, endpoint_of, is_ipv6, listen_on
+from laminar_core.link.addresses import Listening, endpoint_of, is_ipv6
+from laminar_core.link.listening import listen_on
 from laminar_core.link.sockets import open_socket
 from laminar_core.protocol.links import Connections
 

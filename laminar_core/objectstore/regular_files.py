@@ -9,7 +9,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from io import BufferedReader
 from pathlib import Path
 
@@ -137,9 +137,11 @@ def visible(directory: Path | str) -> list["os.DirEntry[str]"]:
 
     Unfinished writes are left out, and names that cannot be keys.
     """
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
-        return [entry for entry in entries if is_key_part(entry.name)]
-    return []
+    try:
+        with os.scandir(directory) as entries:
+            return [entry for entry in entries if is_key_part(entry.name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def files_below(directory: Path, prefix: str) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
@@ -153,7 +155,7 @@ def files_below(directory: Path, prefix: str) -> Iterator[tuple[str, "os.DirEntr
         folder, name = folders.pop()
         for entry in visible(folder):
             key = name + entry.name
-            if is_folder(entry):
+            if entry.is_dir(follow_symlinks=False):
                 folders.append((entry.path, f"{key}/"))
             else:
                 yield key, entry

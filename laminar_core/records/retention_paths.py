@@ -5,6 +5,7 @@ Continues ``paths``, which builds the names of checkpoints.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -12,6 +13,7 @@ from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.paths import NAME_LENGTH_MAX, JobPaths, is_part_name, padded, used_number
 from laminar_core.records.staged import staged_generation
 
+StoredKind = Literal["part", "shared", "staged", "record", "unknown"]
 Step = Literal["plan", "decision", "result"]
 
 _STEP = re.compile(r"([0-9]{10})\.(plan|decision|result)\.json")
@@ -26,7 +28,7 @@ _RECORDS_OF_A_CHECKPOINT = {"trigger.json", "manifest.json", "deletion.json"}
 class StoredName:
     """The kind of an object below ``checkpoints/``, ``shared/`` or ``staged/``."""
 
-    kind: Literal["part", "shared", "staged", "record", "unknown"]
+    kind: StoredKind
     checkpoint_id: CheckpointId | None = None
     generation: Generation | None = None
 
@@ -115,28 +117,36 @@ class RetentionPaths:
 
     def classify(self, key: str) -> StoredName:
         """Classify the object at a key below ``checkpoints/``, ``shared/`` or ``staged/``."""
+        if key.startswith(checkpoints := self.paths.checkpoints):  # First: most keys.
+            return _in_a_checkpoint(key.removeprefix(checkpoints))
         if key.startswith(self.paths.staged):
             staged_by = staged_generation(key.removeprefix(self.paths.staged))
             if staged_by is None:
                 return StoredName("unknown")
             return StoredName("staged", generation=staged_by)
-        if key.startswith(self.paths.shared):
-            match = _SHARED.fullmatch(key.removeprefix(self.paths.shared))
-            generation = used_number(match[1]) if match else None
-            if generation is None:
-                return StoredName("unknown")
-            return StoredName("shared", generation=Generation(generation))
-        match = _IN_A_CHECKPOINT.fullmatch(key.removeprefix(self.paths.checkpoints))
-        number = used_number(match[1]) if match else None
-        if match is None or number is None:
+        match = _SHARED.fullmatch(key.removeprefix(self.paths.shared))
+        generation = used_number(match[1]) if match else None
+        if generation is None:
             return StoredName("unknown")
-        checkpoint_id = CheckpointId(number)
-        if match[2] in _RECORDS_OF_A_CHECKPOINT:
-            return StoredName("record", checkpoint_id)
-        return StoredName("part" if is_part_name(match[2]) else "unknown", checkpoint_id)
+        return StoredName("shared", generation=Generation(generation))
 
     def _step(self, number: int, step: Step) -> str:
         return f"{self.retention}{padded(number)}.{step}.json"
+
+
+def _in_a_checkpoint(name: str) -> StoredName:
+    match = _IN_A_CHECKPOINT.fullmatch(name)
+    number = used_number(match[1]) if match else None
+    if match is None or number is None:
+        return StoredName("unknown")
+    return StoredName(_kind_in_a_checkpoint(match[2]), CheckpointId(number))
+
+
+@lru_cache(maxsize=1_024)  # Checkpoints of one pipeline have files of the same names.
+def _kind_in_a_checkpoint(name: str) -> StoredKind:
+    if name in _RECORDS_OF_A_CHECKPOINT:
+        return "record"
+    return "part" if is_part_name(name) else "unknown"
 
 
 def _later_step(text: str) -> Step:

@@ -91,8 +91,8 @@ class _Reader:
         }
         listed = self._listed()
         stored = {key: self._paths.classify(key) for key in listed}
-        marked = self._marked(stored)
         attempted = sorted({name.checkpoint_id for name in stored.values() if name.checkpoint_id})
+        marked = frozenset(c for c in attempted if store.paths.deletion(c) in stored)
         found = self._checkpoints(attempted, listed)
         completed = [each for each in found.values() if isinstance(each, KnownCheckpoint)]
         sizes = self._sizes(listed, stored, completed)
@@ -258,11 +258,6 @@ class _Reader:
         except CorruptCheckpointError:
             return None
         return None if trigger is None else Generation(trigger.generation)
-
-    def _marked(self, stored: Mapping[str, StoredName]) -> frozenset[CheckpointId]:
-        paths = self._store.paths
-        ids = ((key, name.checkpoint_id) for key, name in stored.items() if name.kind == "record")
-        return frozenset(c for key, c in ids if c is not None and key == paths.deletion(c))
 
     def _files(
         self, stored: Mapping[str, StoredName], sizes: Mapping[str, int | None]

@@ -18,7 +18,8 @@ from laminar_core.link.addresses import (
 )
 from laminar_core.spark.facts import SparkFacts
 from laminar_core.spark.memory import MEMORY_SETTINGS
-from laminar_core.spark.standalone import UI_PORT_SETTING
+
+UI_PORT_SETTING = "spark.master.ui.port"
 
 ENCRYPTS_RPC = (
     "spark.network.crypto.enabled",

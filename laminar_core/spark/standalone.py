@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from laminar_core.spark.conditions import UI_PORT_SETTING
 from laminar_core.spark.facts import SparkFacts
 
-UI_PORT_SETTING = "spark.master.ui.port"
 UI_PORT = 8080
 ANSWER_MAX_S = 2.0
 ANSWER_BYTES_MAX = 4 << 20

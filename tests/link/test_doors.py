@@ -10,8 +10,9 @@ import pytest
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.link import doors, sockets
-from laminar_core.link.addresses import TransportKind, listen_on
+from laminar_core.link.addresses import TransportKind
 from laminar_core.link.doors import Door, connections_max
+from laminar_core.link.listening import listen_on
 from laminar_core.link.sockets import PART_BYTES_MAX
 from laminar_core.link.transport import CoordinatorTransport, ZmqWorkerTransport
 from tests.link.test_transport import HOST, Cluster, frames, heard

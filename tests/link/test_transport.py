@@ -14,7 +14,8 @@ import pytest
 import zmq
 
 from laminar_core.errors import ConfigurationError, FencedError, ProtocolError
-from laminar_core.link.addresses import Listening, TransportKind, listen_on
+from laminar_core.link.addresses import Listening, TransportKind
+from laminar_core.link.listening import listen_on
 from laminar_core.link.messages import Peer
 from laminar_core.link.sockets import PART_BYTES_MAX
 from laminar_core.link.transport import (

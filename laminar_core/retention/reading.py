@@ -125,7 +125,9 @@ class _Reader:
         """Return the length of every object that may belong to a checkpoint, by key."""
         objects, paths = self._store.objects, self._store.paths
         listed = objects.sizes(paths.checkpoints)
-        return listed | objects.sizes(paths.shared) | objects.sizes(paths.staged)
+        listed.update(objects.sizes(paths.shared))
+        listed.update(objects.sizes(paths.staged))
+        return listed
 
     def _quarantined(self) -> dict[str, int]:
         """Return left-over files found earlier, with the time; now, if the record is damaged."""

@@ -10,7 +10,6 @@ and no more. Two writers of a block write what the manifests say, and either res
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import CorruptCheckpointError
@@ -50,9 +49,11 @@ class CheckpointIndex:
         if store_sha256 is None:
             return {}
         found: dict[CheckpointId, KnownCheckpoint] = {}
-        read = partial(self.block, store_sha256=store_sha256)
+        numbers = sorted(stored)
         with ThreadPoolExecutor(_READERS) as pool:
-            for block in pool.map(read, sorted(stored)):
+            # Threads only wait for the store: they would hinder each other at parsing.
+            for number, data in zip(numbers, pool.map(self._bytes_of, numbers), strict=True):
+                block = self._block_in(data, number, store_sha256)
                 if block is None:
                     continue
                 for each in block.checkpoints:
@@ -78,7 +79,12 @@ class CheckpointIndex:
 
     def block(self, number: int, store_sha256: str) -> IndexBlock | None:
         """Read a block; None: it is missing or damaged, or belongs to another job or store."""
-        data = bytes_in(self._objects, self._paths.index_block(number))
+        return self._block_in(self._bytes_of(number), number, store_sha256)
+
+    def _bytes_of(self, number: int) -> bytes | None:
+        return bytes_in(self._objects, self._paths.index_block(number))
+
+    def _block_in(self, data: bytes | None, number: int, store_sha256: str) -> IndexBlock | None:
         if data is None:
             return None
         try:

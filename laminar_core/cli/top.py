@@ -12,8 +12,8 @@ from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, store_option
 from laminar_core.cli.recovery_view import age
+from laminar_core.cli.tables import WIDTH_OF_A_FILE
 from laminar_core.cli.top_view import frame
-from laminar_core.cli.views import WIDTH_OF_A_FILE
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.store.job_status import JobStatus, read_status

@@ -28,7 +28,6 @@ Source: PROTOCOL section 12; ERRATA 3.11; FLINK-39439, FLINK-40384.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from laminar_core.protocol.recovery import on_timeline
 from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId
 from laminar_core.records.pin import Pin
 from laminar_core.retention.facts import (
@@ -171,7 +170,7 @@ def _wanted_here(view: View, checkpoint: Completed) -> Iterator[str]:
 
 
 def _orphaned(view: View, checkpoint: Completed) -> bool:
-    return not on_timeline(checkpoint.checkpoint_id, checkpoint.generation, view.facts.bases)
+    return checkpoint.checkpoint_id not in view.current_ids
 
 
 def _reason_to_delete(view: View, checkpoint: Completed) -> str:

@@ -1,6 +1,7 @@
 """Conclusions from the facts that all decisions share: restorable and kept checkpoints."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from laminar_core.protocol.recovery import on_timeline
@@ -32,35 +33,44 @@ class View:
     """The checkpoints that the policy keeps, with the reasons."""
     counted_from_id: CheckpointId
     """The oldest of the last ``keep_last``; 0 while there are not that many."""
+    current_ids: AbstractSet[CheckpointId]
+    """The completed ones that no later generation continued without."""
 
     @classmethod
     def of(cls, facts: RetentionFacts, policy: RetentionPolicy) -> "View":
         """Draw the conclusions from the facts."""
-        whole = restorable(facts)
+        current = _current(facts)
+        whole = _restorable(facts, current)
         count = max(policy.keep_last, policy.min_kept)
         return cls(
             facts=facts,
             policy=policy,
             blocked=_why_nothing_goes(facts, whole),
             newest_id=whole[0].checkpoint_id if whole else NO_CHECKPOINT,
-            floor_id=_committed_floor(facts),
+            floor_id=_committed_floor(facts, current),
             wanted=_wanted(policy, whole, facts.now_ms),
             counted_from_id=(
                 whole[count - 1].checkpoint_id if len(whole) >= count else NO_CHECKPOINT
             ),
+            current_ids=frozenset(c.checkpoint_id for c in current),
         )
 
 
 def restorable(facts: RetentionFacts) -> list[Completed]:
     """Return the checkpoints that a new generation could start from, newest first."""
-    found = [
+    return _restorable(facts, _current(facts))
+
+
+def _current(facts: RetentionFacts) -> list[Completed]:
+    return [
         c
         for c in facts.checkpoints
-        if isinstance(c, Completed)
-        and c.damage is None
-        and c.checkpoint_id not in facts.marked
-        and on_timeline(c.checkpoint_id, c.generation, facts.bases)
+        if isinstance(c, Completed) and on_timeline(c.checkpoint_id, c.generation, facts.bases)
     ]
+
+
+def _restorable(facts: RetentionFacts, current: Iterable[Completed]) -> list[Completed]:
+    found = [c for c in current if c.damage is None and c.checkpoint_id not in facts.marked]
     return sorted(found, key=lambda c: c.checkpoint_id, reverse=True)
 
 
@@ -76,14 +86,8 @@ def _why_nothing_goes(facts: RetentionFacts, restorable: Sequence[Completed]) ->
     return None if restorable else "no checkpoint can be restored"
 
 
-def _committed_floor(facts: RetentionFacts) -> CheckpointId:
-    committed = (
-        c.checkpoint_id
-        for c in facts.checkpoints
-        if isinstance(c, Completed)
-        and c.checkpoint_id in facts.committed
-        and on_timeline(c.checkpoint_id, c.generation, facts.bases)
-    )
+def _committed_floor(facts: RetentionFacts, current: Iterable[Completed]) -> CheckpointId:
+    committed = (c.checkpoint_id for c in current if c.checkpoint_id in facts.committed)
     return max(committed, default=NO_CHECKPOINT)
 
 

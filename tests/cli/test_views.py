@@ -7,7 +7,6 @@ from laminar_core.cli.views import (
     print_manifest,
     print_report,
     print_summaries,
-    print_table,
 )
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from laminar_core.records.channel_entries import AlignmentEntry, ChannelAlignment, ChannelEntry
@@ -178,17 +177,3 @@ def test_the_channel_that_was_waited_for_longest_is_named_per_vertex(capsys) -> 
     assert "alignment of window 1" not in said
     assert "in 3 was overtaken" in shown(capsys, alignment=(met(0, 12.0, None),))
     assert "alignment of" not in shown(capsys, alignment=(waiting("window", 0, 7),))
-
-
-def test_an_outcome_has_its_colour_on_a_terminal_and_a_word_inside_a_sentence_has_none(
-    monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    print_table(("outcome", "why"), [("failed", "failed to write"), ("completed", "")])
-    said = capsys.readouterr().out
-    assert said.count("\x1b[31m") == 1
-    assert said.count("\x1b[32m") == 1
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.delenv("FORCE_COLOR")
-    print_table(("outcome",), [("failed",)])
-    assert "\x1b[31m" not in capsys.readouterr().out

@@ -44,6 +44,11 @@ Compression = Literal["zstd", "lz4", "snappy", "none"]
 
 _ROW_GROUP_ROWS = 131_072
 _ROW_GROUP_BYTES = 32 << 20
+_DICTIONARY_BYTES_MAX = 192 << 10
+"""From this size of its dictionary on, a column of a row group is written plainly. Arrow's own is
+a megabyte, which all numbers of a row group fit in. But a dictionary of numbers that hardly repeat
+takes five times the time, and makes the file larger.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +295,11 @@ class _StagedFile:
         if self._writer is None:
             self._file = self._staging.open()
             self._writer = pq.ParquetWriter(
-                self._file, self._schema, compression=self._compression, write_page_checksum=True
+                self._file,
+                self._schema,
+                compression=self._compression,
+                write_page_checksum=True,
+                dictionary_pagesize_limit=_DICTIONARY_BYTES_MAX,
             )
         rows, self._rows, self._rows_count, self._rows_bytes = self._rows, [], 0, 0
         if rows:

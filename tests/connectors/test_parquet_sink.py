@@ -3,6 +3,7 @@
 import errno
 import gc
 import os
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -103,6 +104,21 @@ def test_long_strings_fill_a_row_group_by_their_bytes(sink):
         writer.write(pa.record_batch({"s": ["x" * (20 << 20)]}))
     (output,) = writer.snapshot(1)().committables
     assert pq.read_metadata(sink.directory.staging / output["staged"]).num_row_groups == 2
+
+
+def test_only_values_that_repeat_have_a_dictionary(sink):
+    """Numbers that hardly repeat would take longer with one, and more space than without."""
+    rows, seeded = 131_072, random.Random(5)
+    numbers = pa.array(seeded.getrandbits(62) for _ in range(rows))
+    few = pa.array([f"country-{number % 200}" for number in range(rows)])
+    table = pa.record_batch({"number": numbers, "country": few})
+    writer = open_writer(sink, schema=table.schema)
+    writer.write(table)
+    (output,) = writer.snapshot(1)().committables
+    group = pq.read_metadata(sink.directory.staging / output["staged"]).row_group(0)
+    assert group.column(0).total_compressed_size < 1.06 * numbers.nbytes
+    assert group.column(1).total_compressed_size < 0.1 * few.nbytes
+    assert group.column(1).has_dictionary_page
 
 
 def test_a_file_ends_at_the_target_size(tmp_path):

@@ -266,6 +266,11 @@ class Source(Protocol):
         """Return the description that decides whether an old position still fits."""
         ...
 
+    @property
+    def properties(self) -> JsonObject:
+        """How rows are read, as small facts for the manifest. They may change between two runs."""
+        return {}
+
     def schema(self) -> pa.Schema:
         """Return the schema of the batches.
 

@@ -12,12 +12,18 @@ import pyarrow.parquet as pq
 
 from laminar_core.connectors.files.places import FileChangedError
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from laminar_core.operators.base import JsonObject
 
 ENCODED_STRING = pa.dictionary(pa.int32(), pa.string())
 """The type in which string columns are emitted."""
 
 _PLAIN_STRING_BYTES_MIN = 4
 """Plain encoding spends a four-byte length on every string, so less per value is a dictionary."""
+
+
+def reading_properties(*, verify_pages: bool) -> JsonObject:
+    """Return what checkpoints record of how files are read; nothing if every page is verified."""
+    return {} if verify_pages else {"pages_verified": False}
 
 
 def declared_schema(

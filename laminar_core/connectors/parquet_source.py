@@ -28,6 +28,7 @@ from laminar_core.connectors.parquet_files import (
     declared_schema,
     dictionary_columns,
     difference,
+    reading_properties,
     skip_rows,
     unreadable,
 )
@@ -61,6 +62,9 @@ class ParquetSource(Source):
     with the parameters of a store in a bucket; names that begin with ``_`` or ``.`` are skipped, as
     Spark does. Values in directory names (``day=1``) are not turned into columns.
 
+    With ``verify_pages=False`` the checksums of pages are not computed: a damaged page may be read
+    as other rows. Every checkpoint records it.
+
     >>> ParquetSource("data/payments", columns=["merchant", "amount_cents", "paid_at"])
     ... # doctest: +SKIP
     """
@@ -68,6 +72,7 @@ class ParquetSource(Source):
     path: str | os.PathLike[str]
     columns: Sequence[str] | None = None
     batch_rows: int = 131_072
+    verify_pages: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", checked_location(self.path))
@@ -88,6 +93,11 @@ class ParquetSource(Source):
         columns: list[JsonValue] | None = None if self.columns is None else list(self.columns)
         path = without_parameters(str(self.path))
         return {"connector": "parquet", "path": path, "columns": columns}
+
+    @property
+    def properties(self) -> JsonObject:
+        """See ``Source.properties``."""
+        return reading_properties(verify_pages=self.verify_pages)
 
     def schema(self) -> pa.Schema:
         """Return the schema of the batches, from the first file.
@@ -195,7 +205,7 @@ class ParquetSource(Source):
             IncompatibleStateError: one of them is no file of this input.
         """
         self._refuse_other_files(splits)
-        return ParquetReader(self._files, splits, self.columns, self.batch_rows)
+        return ParquetReader(self._files, splits, self)
 
 
 class ParquetReader(SourceReader):
@@ -205,13 +215,11 @@ class ParquetReader(SourceReader):
         self,
         files: ParquetInput,
         splits: pa.Table,
-        columns: Sequence[str] | None,
-        batch_rows: int,
+        source: ParquetSource,
     ) -> None:
         self._files = files
         self._splits = splits
-        self._columns = columns
-        self._batch_rows = batch_rows
+        self._source = source
         self._pinned: list[dict[str, Any]] = splits.to_pylist()
         self._next_row = row_offsets(splits)
         self._row_count = splits["rows_total"].to_numpy()
@@ -278,25 +286,23 @@ class ParquetReader(SourceReader):
 
     def _open_split(self, split: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         if self._file is None:
-            self._file = _OpenFile(self._files, split, self._columns)
-        batches = self._file.batches(split["row_group"], self._batch_rows)
+            self._file = _OpenFile(self._files, split, self._source)
+        batches = self._file.batches(split["row_group"], self._source.batch_rows)
         return skip_rows(batches, int(self._next_row[self._current]))
 
 
 class _OpenFile:
     """One Parquet file, verified against its pin and opened the fastest way for its columns."""
 
-    def __init__(
-        self, files: ParquetInput, pinned: dict[str, Any], columns: Sequence[str] | None
-    ) -> None:
+    def __init__(self, files: ParquetInput, pinned: dict[str, Any], source: ParquetSource) -> None:
         path = pinned["path"]
         footer = verified_footer(files, path, [pinned])
-        self._schema = declared_schema(footer, columns, path)
+        self._schema = declared_schema(footer, source.columns, path)
         self._file = pq.ParquetFile(
             files.readable(path),
             metadata=footer,
             read_dictionary=dictionary_columns(footer, self._schema),
-            page_checksum_verification=True,
+            page_checksum_verification=source.verify_pages,
         )
 
     def batches(self, row_group: int, batch_rows: int) -> Iterator[pa.RecordBatch]:

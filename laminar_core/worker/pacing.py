@@ -7,7 +7,7 @@ import pyarrow as pa
 from laminar_core.connectors.base import SourceBatch, SourceReader
 from laminar_core.connectors.formats.bad_rows import BadRowPolicy
 from laminar_core.host.clock import Clock
-from laminar_core.operators.base import PendingSnapshot, Snapshot
+from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot
 from laminar_core.protocol.split_watermarks import SplitWatermarks
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.source_numbers import SourceNumbers
@@ -38,6 +38,8 @@ class PacedSource:
         """Whether more splits may be added; until then it has not finished."""
         self.gathers = False
         """Whether the rows of several polls become one batch, if they are few."""
+        self.properties: JsonObject = {}
+        """Facts about how the source reads, recorded in every checkpoint."""
         self.splits_added = 0
         self._rows_to_read = _known_rows(position)
         self.watch: SplitWatch | None = None
@@ -160,7 +162,8 @@ class PacedSource:
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Pin the current position, and the number of bad rows so far."""
         del checkpoint_id
-        position, properties = self.reader.position(), self.gate.totals.as_properties()
+        position = self.reader.position()
+        properties: JsonObject = {**self.properties, **self.gate.totals.as_properties()}
         if self.watch is not None:
             position = self.watch.with_event_times(position)
         return lambda: Snapshot.of([position], properties)

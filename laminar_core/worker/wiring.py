@@ -309,6 +309,7 @@ class _Builder:
             grows=node.operator_id in self.deployment.growing,
         )
         paced.gathers = gathers(node, vertex)
+        paced.properties = node.source.properties
         if node.source.reading == "parallel":
             paced.watch_splits(node.max_drift_us)
         return paced

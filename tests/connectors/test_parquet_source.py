@@ -238,6 +238,28 @@ def test_a_damaged_page_stops_reading_and_names_file_and_row_group(folder, tmp_p
     assert reader.position()["offset"].to_pylist() == ["10", "0", "0"]
 
 
+def test_pages_that_are_not_verified_are_read_as_they_are(tmp_path):
+    """The damaged byte is in a value: nothing else than the checksum would tell."""
+    file = tmp_path / "a.parquet"
+    rows = pa.table({"n": pa.array([5, 6, 7], pa.int64())})
+    pq.write_table(rows, file, compression="none", use_dictionary=False, write_page_checksum=True)
+    content = bytearray(file.read_bytes())
+    content[content.index((6).to_bytes(8, "little"))] = 9
+    file.write_bytes(content)
+    verified = ParquetSource(tmp_path)
+    with pytest.raises(DataError):
+        verified.open(first_splits(verified)).poll(ALL)
+    trusting = ParquetSource(tmp_path, verify_pages=False)
+    assert trusting.open(first_splits(trusting)).poll(ALL).rows["n"].to_pylist() == [5, 9, 7]
+
+
+def test_pages_that_are_not_verified_are_recorded_and_change_no_position(tmp_path):
+    verified, trusting = ParquetSource(tmp_path), ParquetSource(tmp_path, verify_pages=False)
+    assert verified.properties == {}
+    assert trusting.properties == {"pages_verified": False}
+    assert verified.describe() == trusting.describe()
+
+
 def rewrite(file: Path, change: str) -> None:
     """Make ``file`` another one than was pinned."""
     if change == "gone":

@@ -191,6 +191,12 @@ class TestSlices:
             *range(3, 10)
         ]
 
+    def test_how_the_source_reads_is_part_of_every_snapshot(self) -> None:
+        source, _ = paced(Queue(10))
+        assert source.snapshot(CheckpointId(1))().properties == {}
+        source.properties = {"pages_verified": False}
+        assert source.snapshot(CheckpointId(2))().properties == {"pages_verified": False}
+
     def test_an_offset_is_the_readers_own_and_nothing_is_added_to_it(self) -> None:
         """Offsets with gaps: three rows further is not three further."""
         source, _ = paced(Queue(10))

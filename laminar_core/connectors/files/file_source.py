@@ -112,6 +112,11 @@ class FileSource(Source):
             "ordered": self.ordered,
         }
 
+    @property
+    def properties(self) -> JsonObject:
+        """See ``Source.properties``."""
+        return self.format.properties if isinstance(self.format, ParquetFormat) else {}
+
     def schema(self) -> pa.Schema:
         """Return the columns of a row, and behind them those of the directories."""
         return pa.schema([*self.columns, *self.partitions])
@@ -183,7 +188,7 @@ class FileSource(Source):
             ConfigurationError: a column has a type that the format cannot express.
         """
         if isinstance(self.format, ParquetFormat):
-            return ParquetRows(self.columns, self.batch_rows)
+            return ParquetRows(self.columns, self.batch_rows, self.format.verify_pages)
         return Lines(self.format.decoder(self.columns), self._header)
 
     @property

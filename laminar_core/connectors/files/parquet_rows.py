@@ -14,7 +14,12 @@ import pyarrow.parquet as pq
 from laminar_core.connectors.base import SourceBatch
 from laminar_core.connectors.files.arrow_file import ArrowFile
 from laminar_core.connectors.files.places import FileStat, OpenFile
-from laminar_core.connectors.parquet_files import as_type, dictionary_columns, skip_rows
+from laminar_core.connectors.parquet_files import (
+    as_type,
+    dictionary_columns,
+    reading_properties,
+    skip_rows,
+)
 from laminar_core.errors import DataError, ErrorCode
 from laminar_core.operators.base import JsonObject
 
@@ -25,11 +30,20 @@ class ParquetFormat:
 
     Text may be stored as a string or a dictionary, large or not. A row of such a file is never a
     bad row: a file that does not fit stops the job.
+
+    ``verify_pages``: see ``ParquetSource``.
     """
+
+    verify_pages: bool = True
 
     def describe(self) -> JsonObject:
         """Return the description that decides whether files are still read the same way."""
         return {"format": "parquet"}
+
+    @property
+    def properties(self) -> JsonObject:
+        """See ``Source.properties``."""
+        return reading_properties(verify_pages=self.verify_pages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +52,7 @@ class ParquetRows:
 
     schema: pa.Schema
     batch_rows: int
+    verify_pages: bool = True
 
     def open(self, file: OpenFile, found: FileStat, position: int) -> "_RowsOfFile":
         """See ``Contents.open``."""
@@ -48,7 +63,7 @@ class ParquetRows:
             source,
             metadata=footer,
             read_dictionary=dictionary_columns(footer, self.schema),
-            page_checksum_verification=True,
+            page_checksum_verification=self.verify_pages,
         )
         return _RowsOfFile(parquet, self.schema, position, self.batch_rows)
 

@@ -144,6 +144,25 @@ def test_a_damaged_page_stops_the_job(folder: Path) -> None:
         read(source, first_splits(source))
 
 
+def test_pages_that_are_not_verified_are_read_as_they_are(tmp_path: Path) -> None:
+    """The damaged byte is in a value: nothing else than the checksum would tell."""
+    file, rows = tmp_path / "a.parquet", pa.table({"n": pa.array([5, 6, 7], pa.int64())})
+    pq.write_table(rows, file, compression="none", use_dictionary=False, write_page_checksum=True)
+    content = bytearray(file.read_bytes())
+    content[content.index((6).to_bytes(8, "little"))] = 9
+    file.write_bytes(content)
+    verified = FileSource(tmp_path, ParquetFormat(), rows.schema)
+    trusting = FileSource(tmp_path, ParquetFormat(verify_pages=False), rows.schema)
+    with pytest.raises(DataError, match=r"a\.parquet cannot be read"):
+        read(verified, first_splits(verified))
+    with closing(trusting.open(first_splits(trusting))) as reader:
+        batch = reader.poll(8)
+        assert batch is not None
+        assert batch.rows["n"].to_pylist() == [5, 9, 7]
+    assert (verified.properties, trusting.properties) == ({}, {"pages_verified": False})
+    assert verified.describe() == trusting.describe()
+
+
 def test_a_file_that_is_written_again_while_it_is_read_stops_the_job(folder: Path) -> None:
     source = source_of(folder)
     with closing(source.open(first_splits(source))) as reader:

@@ -52,7 +52,7 @@ def lines_of(
 
 
 def _widths(column: Sequence[str]) -> list[int]:
-    """Return how many columns of a terminal each cell takes; they are printable."""
+    """Return how many columns of a terminal each cell takes; no cell has control characters."""
     return list(map(len if all(map(str.isascii, column)) else cell_len, column))
 
 

@@ -7,17 +7,19 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 
 @contextmanager
 def deletion_bar() -> Iterator[Callable[[int, int], None]]:
-    """Yield what moves the bar, if standard error is a terminal: called with done and total."""
+    """Yield a function to call with what is done and the total; a terminal shows them as a bar."""
     bar = Progress(
         TextColumn("deleting"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        console=Console(stderr=True),  # Standard output may be a file, or JSON for a program.
         disable=not sys.stderr.isatty(),
         transient=True,
     )

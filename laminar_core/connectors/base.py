@@ -268,7 +268,10 @@ class Source(Protocol):
 
     @property
     def properties(self) -> JsonObject:
-        """How rows are read, as small facts for the manifest. They may change between two runs."""
+        """A few facts about how rows are read, which every checkpoint records.
+
+        They may differ between two runs: no position depends on them.
+        """
         return {}
 
     def schema(self) -> pa.Schema:

@@ -45,9 +45,9 @@ Compression = Literal["zstd", "lz4", "snappy", "none"]
 _ROW_GROUP_ROWS = 131_072
 _ROW_GROUP_BYTES = 32 << 20
 _DICTIONARY_BYTES_MAX = 192 << 10
-"""From this size of its dictionary on, a column of a row group is written plainly. Arrow's own is
-a megabyte, which all numbers of a row group fit in. But a dictionary of numbers that hardly repeat
-takes five times the time, and makes the file larger.
+"""In each row group a column is written without a dictionary once that would be larger than this.
+Arrow's own limit, a megabyte, leaves room for every number of a row group. Where numbers hardly
+repeat, such a dictionary takes five times the time and makes the file larger.
 """
 
 

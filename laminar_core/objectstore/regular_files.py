@@ -155,7 +155,7 @@ def files_below(directory: Path, prefix: str) -> Iterator[tuple[str, "os.DirEntr
         folder, name = folders.pop()
         for entry in visible(folder):
             key = name + entry.name
-            if entry.is_dir(follow_symlinks=False):
+            if is_folder(entry):
                 folders.append((entry.path, f"{key}/"))
             else:
                 yield key, entry

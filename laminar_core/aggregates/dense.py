@@ -37,7 +37,7 @@ def dense_group(
     """
     if not rows.num_rows or not all(_can_be_dense(key) for key in keys.values()):
         return None
-    if not all(_is_simple(rows, reduction) for reduction in reductions):
+    if not all(is_simple(rows, reduction) for reduction in reductions):
         return None
     numbered = _densely_numbered(keys.values(), SLOTS_PER_ROW_MAX * rows.num_rows)
     if not numbered:
@@ -87,10 +87,15 @@ def _can_be_encoded(data_type: pa.DataType) -> bool:
 
 
 def _can_be_dense(key: pa.ChunkedArray) -> bool:
-    if key.null_count:
-        return False
     if not pa.types.is_dictionary(key.type):
-        return pa.types.is_integer(key.type)
+        return pa.types.is_integer(key.type) and not key.null_count
+    return can_be_listed(key)
+
+
+def can_be_listed(key: pa.ChunkedArray) -> bool:
+    """Return whether the keys are those of one dictionary, where each index is one key."""
+    if key.null_count or not pa.types.is_dictionary(key.type):
+        return False
     # Of others two indices may be one key.
     is_plain = not is_ambiguous(key.type) and not pa.types.is_struct(key.type.value_type)
     return key.num_chunks == 1 and is_plain
@@ -112,7 +117,8 @@ def _densely_numbered(
     return numbered if math.prod(len(each.keys) for each in numbered) <= slots_max else None
 
 
-def _is_simple(rows: pa.Table, reduction: Reduction) -> bool:
+def is_simple(rows: pa.Table, reduction: Reduction) -> bool:
+    """Return whether numpy reduces the column exactly as ``grouping.group`` does."""
     if callable(reduction.function):
         return False
     if reduction.column is None:
@@ -132,7 +138,7 @@ def _is_exact(rows: pa.Table, reduction: Reduction) -> bool:
 
     Of two zeros with different signs numpy and pyarrow take different ones as the least.
     """
-    if not _is_simple(rows, reduction):
+    if not is_simple(rows, reduction):
         return False
     is_extreme = reduction.function in ("min", "max")
     return not is_extreme or pa.types.is_int64(rows.column(reduction.column).type)
@@ -171,16 +177,18 @@ def _results(
     if reduction.function == "count":
         return counts
     values = rows.column(reduction.column).to_numpy()
-    if reduction.function == "sum":
-        results = np.zeros(len(counts), values.dtype)
-        np.add.at(results, slots, values)
-    elif reduction.function == "min":
-        results = np.full(len(counts), _limits(values.dtype)[1])
-        np.minimum.at(results, slots, values)
-    else:
-        results = np.full(len(counts), _limits(values.dtype)[0])
-        np.maximum.at(results, slots, values)
+    first, added = identity_of(str(reduction.function), values.dtype)
+    results = np.full(len(counts), first, values.dtype)
+    added.at(results, slots, values)
     return results
+
+
+def identity_of(function: str, dtype: np.dtype) -> tuple[float, np.ufunc]:
+    """Return what a sum or an extreme begins with, and the function that adds a value to it."""
+    if function == "sum":
+        return 0, np.add
+    least, most = _limits(dtype)
+    return (most, np.minimum) if function == "min" else (least, np.maximum)
 
 
 def _limits(dtype: np.dtype) -> tuple[int, int] | tuple[float, float]:

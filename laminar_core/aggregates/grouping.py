@@ -23,7 +23,7 @@ from laminar_core.aggregates.group_keys import flat_keys, restored_key
 from laminar_core.aggregates.row_groups import RowGroups, listed_groups, one_group
 from laminar_core.errors import DataError, ErrorCode
 
-_INT64_MAX = 2**63 - 1
+INT64_MAX = 2**63 - 1
 _WIDE = pa.decimal128(38, 0)  # Holds 10**19 of the largest 64-bit integers.
 _SPARE_DIGITS = 10  # A sum has so many more digits than its values, as in Spark.
 
@@ -213,7 +213,7 @@ def every_sum_fits(values: pa.ChunkedArray) -> bool:
     """Return whether no subset of these integers can have a sum beyond 64 bits."""
     extremes = call_function("min_max", [values])
     low, high = extremes["min"].as_py(), extremes["max"].as_py()
-    return low is None or max(-low, high) * len(values) <= _INT64_MAX
+    return low is None or max(-low, high) * len(values) <= INT64_MAX
 
 
 def every_decimal_sum_fits(values: pa.ChunkedArray) -> bool:

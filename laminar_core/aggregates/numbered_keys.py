@@ -60,11 +60,12 @@ def by_address(key: pa.ChunkedArray) -> NumberedKeys | None:
     addresses = int(values.max()) - least + 1
     if addresses > ADDRESSES_PER_ROW_MAX * len(values):
         return None
-    at = _distances(values, least)
+    at = distances(values, least)
     is_used = np.zeros(addresses, np.bool_)
     is_used[at] = True
     used = np.flatnonzero(is_used)
-    keys = pa.array(used.astype(_wide(values)) + _wide(values)(least)).cast(key.type)
+    kind = wide(values.dtype)
+    keys = pa.array(used.astype(kind) + kind(least)).cast(key.type)
     if len(used) == addresses:
         return NumberedKeys(keys, at)
     number_at = np.empty(addresses, np.intp)
@@ -72,13 +73,15 @@ def by_address(key: pa.ChunkedArray) -> NumberedKeys | None:
     return NumberedKeys(keys, number_at[at])
 
 
-def _distances(values: npt.NDArray[np.integer], least: int) -> Numbers:
-    wide = _wide(values)
-    if least or values.dtype != wide:
-        values = np.subtract(values, wide(least), dtype=wide)
+def distances(values: npt.NDArray[np.integer], least: int, out: Numbers | None = None) -> Numbers:
+    """Return how far each value is from the least one; ``out`` may be used for that."""
+    kind = wide(values.dtype)
+    if least or values.dtype != kind:
+        place = None if out is None else out.view(kind)
+        values = np.subtract(values, kind(least), dtype=kind, out=place)
     return values.view(np.intp)
 
 
-def _wide(values: npt.NDArray[np.integer]) -> type[np.int64] | type[np.uint64]:
+def wide(dtype: np.dtype) -> type[np.int64] | type[np.uint64]:
     """Return a type in which distances do not overflow."""
-    return np.uint64 if values.dtype == np.uint64 else np.int64
+    return np.uint64 if dtype == np.uint64 else np.int64

@@ -7,7 +7,6 @@ keyed exchange. Skewed keys shrink most, so a hot key costs the network no more 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import ClassVar
 
@@ -20,14 +19,11 @@ from laminar_core.aggregates.accumulators import (
     ROW_COUNT,
     Accumulator,
     Aggregate,
-    accumulate,
     accumulators_of,
     finish,
     require_known_versions,
     with_versions,
 )
-from laminar_core.aggregates.grouping import plain_column
-from laminar_core.aggregates.single_rows import Density, single_rows
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import (
     JsonObject,
@@ -38,6 +34,7 @@ from laminar_core.operators.base import (
     one_table,
 )
 from laminar_core.operators.columns import require_columns
+from laminar_core.operators.combiner import Combiner
 from laminar_core.operators.early_results import are_due
 from laminar_core.operators.keyed import (
     key_group_properties,
@@ -54,11 +51,9 @@ from laminar_core.operators.partial_results import (
     result_schema,
 )
 from laminar_core.operators.progress import Progress, least_watermark_us, progress_properties
-from laminar_core.operators.stateless import BatchFunction, StatelessSubtask
 from laminar_core.operators.windows import (
     TimesUs,
     Window,
-    event_times_us,
     grows_from_us,
     pane_numbers,
     pane_starts,
@@ -102,6 +97,10 @@ class PartialAggregate:
     """How far ``time_column`` may lag behind the watermark; the merging side gets it that much
     later.
     """
+    bundles: bool = False
+    """Whether large batches are reduced together, see ``KeepsBundle``; else each is passed on at
+    once. Not part of the description: results are the same.
+    """
 
     def describe(self) -> JsonObject:
         """Return keys, time, window and aggregates.
@@ -133,56 +132,11 @@ class PartialAggregate:
         window = [pa.field(WINDOW_START, TIME_TYPE)]
         return combined_schema(input_schema, self.keys, self.accumulators, window)
 
-    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "Combiner":
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> Combiner:
         """Create the running instance."""
         del context
         self.output_schema(input_schema)
-        return Combiner(partial(self._combine, Density()), self.time_lag_us)
-
-    def _combine(self, density: Density, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Reduce one batch, unless nearly every row of earlier ones had a key of its own.
-
-        Raises:
-            DataError: a row has no usable event time, or an integer sum leaves 64 bits.
-        """
-        times = event_times_us(batch, self.time_column)
-        rows = pa.Table.from_batches([batch])
-        keys = {key: rows.column(key) for key in self.keys}
-        first, last = pane_numbers(self.window, np.array([times.min(), times.max()])).tolist()
-        if first < last:  # A constant need not be computed row by row, let alone grouped by.
-            panes = pane_numbers(self.window, times)
-            keys[WINDOW_START] = pa.chunked_array([_encoded(panes, first, last)])
-        found = single_rows(rows, self.accumulators) if density.is_sparse else None
-        if found is not None:
-            found |= keys
-            density.left_alone()
-        else:
-            combined = accumulate(keys, rows, self.accumulators)
-            density.combined(rows.num_rows, combined.num_rows)
-            found = {name: combined.column(name) for name in combined.column_names}
-        columns = {name: plain_column(column) for name, column in found.items()}
-        if first == last:
-            row_count = len(next(iter(columns.values())))
-            columns[WINDOW_START] = pa.chunked_array([pa.repeat(first, row_count)])
-        starts = pane_starts(self.window, columns[WINDOW_START].to_numpy())
-        columns[WINDOW_START] = pa.chunked_array([pa.array(starts).cast(TIME_TYPE)])
-        names = [*self.keys, WINDOW_START, *(needs.name for needs in self.accumulators)]
-        return pa.table({name: columns[name] for name in names}).combine_chunks().to_batches()[0]
-
-
-class Combiner(StatelessSubtask):
-    """The running instance: it translates the watermark to the window's time column."""
-
-    def __init__(self, combine: BatchFunction, time_lag_us: int) -> None:
-        super().__init__(combine)
-        self._time_lag_us = time_lag_us
-
-    def output_watermark(self, watermark_us: int) -> int:
-        """Return what is certain of the time column.
-
-        Panes begin before their rows, but the end of a pane decides whether its rows are late.
-        """
-        return watermark_us - self._time_lag_us
+        return Combiner(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,11 +425,3 @@ class WindowAggregator:
         columns += [finish(merged, aggregate) for aggregate in self._spec.aggregates]
         table = pa.Table.from_arrays(columns, schema=self._schema)
         yield from table.to_batches(max_chunksize=OUTPUT_ROWS_MAX)
-
-
-def _encoded(panes: TimesUs, first: int, last: int) -> pa.Array:
-    """Encode pane numbers as a dictionary of all from ``first`` to ``last``, if those are few."""
-    if last - first >= len(panes):
-        return pa.array(panes)
-    indices = pa.array(panes - first).cast(pa.int32())
-    return pa.DictionaryArray.from_arrays(indices, pa.array(range(first, last + 1)))

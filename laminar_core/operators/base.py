@@ -237,6 +237,24 @@ class KeepsRowsWaiting(TimedSubtask, Protocol):
 
 
 @runtime_checkable
+class KeepsBundle(Protocol):
+    """An operator subtask that keeps rows while more of them come, to emit fewer for all of them.
+
+    They are no state: the runtime finishes the bundle before each cut, and as soon as no input is
+    there. Before event time passes what it keeps, the operator emits that by itself.
+    """
+
+    @property
+    def has_bundle(self) -> bool:
+        """Whether it keeps any rows."""
+        ...
+
+    def finish_bundle(self) -> Iterable[Emitted]:
+        """Yield what follows from the rows that it keeps, and keep none."""
+        ...
+
+
+@runtime_checkable
 class FollowsSplits(Protocol):
     """An operator subtask that makes event time of rows, per split of a source before it."""
 

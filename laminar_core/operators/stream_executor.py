@@ -45,6 +45,7 @@ from laminar_core.errors import (
 from laminar_core.operators.aggregation import WindowAggregator
 from laminar_core.operators.base import (
     JsonObject,
+    OperatorSubtask,
     PendingSnapshot,
     Snapshot,
     SubtaskContext,
@@ -55,7 +56,6 @@ from laminar_core.operators.keyed import integers
 from laminar_core.operators.mapping import MappingReport, mapping_report
 from laminar_core.operators.queries import AggregateQuery
 from laminar_core.operators.running import RunningAggregator
-from laminar_core.operators.stateless import StatelessSubtask
 from laminar_core.operators.updating_totals import UpdatingTotals
 from laminar_core.protocol.types import CheckpointId, Generation
 
@@ -98,7 +98,7 @@ class _QueryState:
         self.query = query
         self.definition = query.definition(input_schema, context.max_parallelism)
         filtering, combining, keeping = query.filtering(), query.combining(), query.keeping()
-        self._stateless: list[StatelessSubtask] = []
+        self._stateless: list[OperatorSubtask] = []
         if filtering is not None:
             self._stateless.append(filtering.open(context, input_schema))
         self._stateless.append(combining.open(context, input_schema))

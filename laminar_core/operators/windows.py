@@ -14,6 +14,7 @@ of the slide (for tumbling and cumulative windows, of the size), shifted by the 
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ from laminar_core.operators.base import JsonObject
 from laminar_core.units import US_MAX, Duration, duration_us
 
 TimesUs = npt.NDArray[np.int64]
+Times = TypeVar("Times", int, npt.NDArray[np.int64])
+"""One time, or an array of times."""
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -177,7 +180,7 @@ def grows_from_us(window: Window) -> int | None:
     return window.offset_us if isinstance(window, CumulativeWindow) else None
 
 
-def pane_numbers(window: Window, times_us: TimesUs) -> TimesUs:
+def pane_numbers(window: Window, times_us: Times) -> Times:
     """Return the pane number of each time: the slide that it falls into, counted from the offset.
 
     A pane of a sliding window belongs to the windows that start with it and up to
@@ -187,7 +190,7 @@ def pane_numbers(window: Window, times_us: TimesUs) -> TimesUs:
     return (times_us - window.offset_us if window.offset_us else times_us) // window.slide_us
 
 
-def pane_starts(window: Window, numbers: TimesUs) -> TimesUs:
+def pane_starts(window: Window, numbers: Times) -> Times:
     """Start of each numbered pane, in microseconds."""
     return numbers * window.slide_us + window.offset_us
 

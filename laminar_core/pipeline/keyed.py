@@ -266,6 +266,7 @@ class WindowedStream:
             self._window,
             aggregates,
             self._time.lag_us,
+            bundles=early_us is None and not late_rows,  # These are about rows that came before.
         )
         merge = WindowAggregate(
             name, self._columns, self._window, aggregates, lateness_us, early_us

@@ -9,6 +9,7 @@ from laminar_core.operators.base import (
     AnySubtask,
     Emitted,
     FollowsSplits,
+    KeepsBundle,
     KeepsRowsWaiting,
     MultiInputSubtask,
     OperatorSubtask,
@@ -46,6 +47,11 @@ class Chain:
         self._on_batch = on_batch
         self._on_watermark = on_watermark
         self._on_side = on_side
+        self._bundles = [
+            (position, operator)
+            for position, operator in enumerate(self._operators)
+            if isinstance(operator, KeepsBundle)
+        ]
         self._followers: dict[int, FollowsSplits] = {}
         self._replays = False
         self._held_us: dict[int, int] = {}
@@ -107,6 +113,15 @@ class Chain:
         self._on_operator(self._ids[position])
         for result in self._watched(position, results):
             self._pass_on(position, result)
+
+    def finish_bundles(self) -> bool:
+        """Let operators emit what they keep in bundles; return whether there was any."""
+        acted = False
+        for position, operator in self._bundles:  # What one of them emits, a later one may keep.
+            if operator.has_bundle:
+                self.emit(position, operator.finish_bundle())
+                acted = True
+        return acted
 
     def _pass_on(self, position: int, result: Emitted) -> None:
         if isinstance(result, Watermark):

@@ -244,11 +244,14 @@ class Task:
             return False
         if self._firing.active:
             return self._firing.work()
-        acted = self.timed.work()
-        if acted or self.timed.is_full():
-            return acted
+        if self.timed.work():
+            return True
         source = self.parts.source
-        return self._work_on_input() if source is None else self._work_as_source(source)
+        if self.timed.is_full():
+            acted = False
+        else:
+            acted = self._work_on_input() if source is None else self._work_as_source(source)
+        return acted or self._chain.finish_bundles()
 
     def flush(self) -> bool:
         """Send what credit allows, and give credit back for what was taken."""
@@ -277,6 +280,8 @@ class Task:
             return True
         if source.finished:
             self._end()
+            return True
+        if self._chain.finish_bundles():  # Rows of an idle source would become late.
             return True
         if not self.timed.has_pending() and source.became_idle():
             if self.parts.sink is not None:
@@ -336,6 +341,7 @@ class Task:
         self._firing.take(batch, input_index, partial(self.unit.took, batch.num_rows))
         if self.parts.loop is not None:
             self._firing.finish()  # Its counters take a batch for processed when it was taken.
+            self._chain.finish_bundles()
 
     def _advance(self, watermark_us: int | None, *, ends: bool = False) -> None:
         """Let event time advance; ``ends``: nothing comes after it."""
@@ -498,6 +504,7 @@ class Task:
         now_ms = self._clock.monotonic_ms()
         had_finished = self.finished  # What ends it only now still takes this cut.
         self._firing.finish()  # It is before the cut: the state is already ahead of it.
+        self._chain.finish_bundles()
         fired_ms = self._clock.monotonic_ms() - now_ms
         waited_ms = self._waits.waited_ms(barrier.checkpoint_id, now_ms)
         if barrier.kind is CheckpointKind.STOP:

@@ -2,10 +2,19 @@
 
 import pytest
 
+from laminar_core.aggregates import key_places
 from laminar_core.connectors.files.file_source import FileSource
+from laminar_core.operators import combiner
 
 
 @pytest.fixture(autouse=True)
 def few_rows_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is read in many units of work, so that faults come in the middle of it."""
     monkeypatch.setattr(FileSource, "gathers", False)
+
+
+@pytest.fixture(autouse=True)
+def few_rows_are_bundled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of a few rows are bundled as large ones are, so that faults find bundles open."""
+    monkeypatch.setattr(combiner, "BUNDLED_ROWS_MIN", 1)
+    monkeypatch.setattr(key_places, "KEYS_PER_ROW_MAX", 8)

@@ -18,8 +18,8 @@ from laminar_core.aggregates.grouping import INT64_MAX, Reduction
 from laminar_core.aggregates.key_places import KeyPlaces
 from laminar_core.aggregates.numbered_keys import Numbers
 
-PLACES_MAX = 1 << 21
-"""Places in all panes of a bundle: 16 MiB for each accumulator."""
+BYTES_MAX = 64 << 20
+"""Memory of all places of a bundle: with four arrays, a place for each of two million keys."""
 
 PANES_MAX = 4
 """Number of neighbouring panes that a bundle has places for; a power of two."""
@@ -65,6 +65,9 @@ class Bundle:
 
     def __init__(self, accumulators: Sequence[Accumulator]) -> None:
         self._accumulators = accumulators
+        arrays = 1 + sum(each.function != "count" for each in accumulators)
+        self._places_max = BYTES_MAX // (8 * arrays)
+        """Places in all panes."""
         self._places: KeyPlaces | None = None
         self._arrays: _Arrays | None = None
         self._scratch: Numbers = np.empty(0, np.intp)
@@ -91,7 +94,7 @@ class Bundle:
         keys = [_encoded(key) for key in keys]
         rows_of_a_pane = (rows.num_rows + self._row_count) // (panes.last - panes.first + 1)
         places = KeyPlaces.of(keys, self._places, rows_of_a_pane)
-        if places is None or panes.last - panes.first >= _panes_max(places):
+        if places is None or panes.last - panes.first >= self._panes_max(places):
             return None
         return Addition(keys, places, panes, *found)
 
@@ -105,7 +108,7 @@ class Bundle:
         return (
             addition.places.keeps(self._places)
             and self._largest + addition.largest <= INT64_MAX
-            and last - first < _panes_max(addition.places)
+            and last - first < self._panes_max(addition.places)
         )
 
     def add(self, addition: Addition) -> None:
@@ -116,7 +119,7 @@ class Bundle:
             self._largest = 0
         if self._arrays is None or self._arrays.count != places.count:
             self._arrays = _Arrays.of(
-                places.count, _panes_max(places), self._accumulators, addition.columns
+                places.count, self._panes_max(places), self._accumulators, addition.columns
             )
         self._places = places
         self._largest += addition.largest
@@ -140,6 +143,10 @@ class Bundle:
                 if row_count:
                     yield PartialResults(pane, self._places.keys(there), values)
 
+    def _panes_max(self, places: KeyPlaces) -> int:
+        """Return how many neighbouring panes can have these places; a power of two, or none."""
+        return 1 << min(self._places_max // places.count, PANES_MAX).bit_length() >> 1
+
 
 def _encoded(key: pa.ChunkedArray) -> pa.ChunkedArray:
     """Encode plain texts, so that each of them is looked up once."""
@@ -147,11 +154,6 @@ def _encoded(key: pa.ChunkedArray) -> pa.ChunkedArray:
     is_text = types.is_string(key.type) or types.is_large_string(key.type)
     is_bytes = types.is_binary(key.type) or types.is_large_binary(key.type)
     return key.dictionary_encode() if is_text or is_bytes else key
-
-
-def _panes_max(places: KeyPlaces) -> int:
-    """Return how many neighbouring panes can have these places; a power of two, or none."""
-    return 1 << min(PLACES_MAX // places.count, PANES_MAX).bit_length() >> 1
 
 
 @dataclass(frozen=True, slots=True)

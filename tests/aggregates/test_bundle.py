@@ -149,8 +149,9 @@ def test_a_sum_that_might_not_fit_is_taken_before() -> None:
     assert put(bundle, table([("a", 0, 0, -half), ("b", 0, 0, -half)]), ["k"]) is None
 
 
-def test_places_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundles, "PLACES_MAX", 12)
+def test_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = 5  # The number of rows, three of integers and one of floats.
+    monkeypatch.setattr(bundles, "BYTES_MAX", 12 * 8 * arrays)
     bundle = Bundle(ACCUMULATORS)
     assert put(bundle, table([("a", n, 0, 1) for n in range(5)]), ["n"]) == []
     assert put(bundle, table([("a", n, 1, 1) for n in range(5)]), ["n"]) == []

@@ -1,5 +1,6 @@
 """Parts by themselves, in one process."""
 
+from dataclasses import replace
 from itertools import count
 from time import process_time
 from typing import Any
@@ -28,6 +29,7 @@ from laminar_core.protocol.types import (
 )
 
 BATCH_ROWS = 131_072
+BUNDLED_BATCHES = 8
 MERCHANTS = 12_000
 STATE_KEYS = 1_000_000
 _AGGREGATES = (agg.count(), agg.sum("amount"), agg.min("amount"), agg.max("amount"))
@@ -66,7 +68,7 @@ def wire() -> list[Result]:
 
 
 def aggregation() -> list[Result]:
-    """Rows through the combiner, and combined rows through the keyed merge."""
+    """Rows through the combiner, in batches and in bundles of them, and through the keyed merge."""
     batch = _payments(BATCH_ROWS)
     partial = PartialAggregate("combine", ("merchant",), "ts", _WINDOW, _AGGREGATES)
     context = SubtaskContext("combine", 0, 1, 128, Generation(1))
@@ -75,8 +77,20 @@ def aggregation() -> list[Result]:
     merge = _merge(partial.output_schema(batch.schema))
     combine_seconds = median_seconds(lambda: list(combine.process(batch)), 20)
     merge_seconds = median_seconds(lambda: list(merge.process(combined)), 50)
+    bundling = replace(partial, bundles=True).open(context, batch.schema)
+
+    def bundle() -> None:
+        for _ in range(BUNDLED_BATCHES):
+            assert list(bundling.process(batch)) == []
+        assert sum(part.num_rows for part in bundling.finish_bundle()) == combined.num_rows
+
+    bundle()
+    bundle_seconds = median_seconds(bundle, 10)
     return [
         Result("combine", BATCH_ROWS / combine_seconds, "rows/s", "higher"),
+        Result(
+            "combine_in_bundles", BUNDLED_BATCHES * BATCH_ROWS / bundle_seconds, "rows/s", "higher"
+        ),
         Result("merge", combined.num_rows / merge_seconds, "rows/s", "higher"),
     ]
 

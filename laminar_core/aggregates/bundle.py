@@ -48,7 +48,7 @@ class Addition:
     panes: Panes
     columns: _Batch
     largest: int
-    """Bound of what the batch can add to any sum of integers."""
+    """The most that the batch can add to any sum of integers, whatever its sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,11 @@ class Bundle:
     def addition(
         self, keys: Sequence[pa.ChunkedArray], panes: Panes, rows: pa.Table
     ) -> Addition | None:
-        """Prepare to add ``rows``; return None if they are not that simple, or keys too many."""
+        """Prepare to add ``rows``; return None if they cannot be bundled.
+
+        They cannot if numpy would not reduce their values exactly, or if they have too many keys
+        or panes.
+        """
         if panes.last - panes.first >= PANES_MAX:
             return None
         found = _columns(rows, self._accumulators)
@@ -99,7 +103,7 @@ class Bundle:
         return Addition(keys, places, panes, *found)
 
     def has_room(self, addition: Addition) -> bool:
-        """Return whether it can be added to what is there; else results are to be taken first."""
+        """Return whether the batch can be added; if not, take all results first."""
         if not self._panes:
             return True
         assert self._places is not None
@@ -227,7 +231,7 @@ class _Arrays:
 
 
 def _columns(rows: pa.Table, accumulators: Sequence[Accumulator]) -> tuple[_Batch, int] | None:
-    """Return the values, and a bound of integer sums; None: they are not that simple."""
+    """Return the values, and a bound of integer sums; None: numpy would not reduce them exactly."""
     columns: list[Values | None] = []
     largest = 0
     for accumulator in accumulators:

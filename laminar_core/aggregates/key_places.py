@@ -18,11 +18,13 @@ from laminar_core.aggregates.dense import can_be_listed
 from laminar_core.aggregates.numbered_keys import ADDRESSES_PER_ROW_MAX, Numbers, distances, wide
 
 KEYS_PER_ROW_MAX = 0.5
-"""Above this, looking up all keys that are known would cost more than it saves."""
+"""Distinct keys for each row of a batch; with more, looking them up costs more than it saves."""
 
 SPARE = 16
-"""There are places for integers beyond the known ones, by this part of their range on each side:
-the next batch has some of them, and moving all places would cost more.
+"""A range of integers gets room for one part in so many on each side.
+
+The next batch nearly always has an integer a little beyond those of the first one, and then all
+results would have to leave the bundle before the range can grow.
 """
 
 
@@ -114,13 +116,13 @@ class ListedPlaces:
 
     def keeps(self, known: "Places") -> bool:
         """Return whether all keys of ``known`` have the places that they have there."""
-        is_longer = isinstance(known, ListedPlaces) and self.first is known.first
-        return is_longer and self.count == known.count
+        is_same_list = isinstance(known, ListedPlaces) and self.first is known.first
+        return is_same_list and self.count == known.count
 
     def of_rows(self, key: pa.ChunkedArray, out: Numbers) -> Numbers:
         """Return the place of each row in ``out``, which is as long."""
         indices = key.chunk(0).indices.to_numpy()
-        # Without a look at each index this takes half the time, so all are looked at before.
+        # With mode="clip" numpy checks no index, which halves the time; so this checks them all.
         if indices.min() < 0 or indices.max() >= len(self.of_dictionary):
             raise IndexError("a dictionary has no value for an index")
         return np.take(self.of_dictionary, indices, out=out, mode="clip")

@@ -553,6 +553,7 @@ LINUX_ONLY = re.compile(
 """Names that type checking for macOS (``make check``) overlooks, or meets most often."""
 
 ASKS_FIRST = {
+    "laminar_core/host/process_memory.py": "asks the library first; without: memory is returned",
     "laminar_core/store/owner.py": "looks at the platform first; without: owners are unknown",
     "laminar_core/link/doors.py": "looks at the platform first; without: the limit of descriptors",
     "resources/drivers/guard.py": "looks at the platform first; without: the driver lives on",

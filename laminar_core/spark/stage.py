@@ -30,6 +30,7 @@ from laminar_core.driver.left_applications import ApplicationEnding
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.errors import ErrorCode, JobFailedError, LaminarError
 from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.host.process_memory import keep_freed_memory, spare_what_is_loaded
 from laminar_core.host.waiting import wait_for_first
 from laminar_core.link.addresses import Listening, TransportKind, bare
 from laminar_core.link.messages import ToCoordinator, ToWorker
@@ -96,6 +97,8 @@ class WorkerTask:
         for _ in rows:
             pass  # One per task: the stage needs an input, the worker does not.
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act on.
+        keep_freed_memory()
+        spare_what_is_loaded()
         context = BarrierTaskContext.get()
         index = context.partitionId()
         deployment = self.deployment_of(index)

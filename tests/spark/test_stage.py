@@ -1,5 +1,6 @@
 """Workers as a stage of a real Spark: they start, hand over, say why they die, get killed."""
 
+import gc
 import importlib
 import os
 import signal
@@ -56,6 +57,17 @@ def test_each_worker_unpacks_its_own_deployment(restored):
 def test_collected_rows_come_back_through_the_stage(spark, tmp_path):
     result = run(numbers(), spark, tmp_path)
     assert sorted(result.collected["out"].column("n").to_pylist()) == list(range(ROWS))
+
+
+def test_a_worker_looks_for_no_garbage_among_what_is_loaded(spark, tmp_path):
+    def frozen(batch: pa.RecordBatch) -> pa.RecordBatch:
+        counts = pa.array([gc.get_freeze_count()] * batch.num_rows, pa.int64())
+        return pa.record_batch({"frozen": counts})
+
+    p = Pipeline("freezing")
+    source = DatagenSource({"n": Sequence()}, rows=10, splits=2)
+    p.source("in", source).map(frozen).sink("out", CollectSink())
+    assert min(run(p, spark, tmp_path).collected["out"]["frozen"].to_pylist()) > 10_000
 
 
 def test_a_killed_worker_costs_a_restart_and_no_row(spark, tmp_path):

@@ -37,10 +37,10 @@ class ApplicationEnding:
     """Why it was left, and what to do; empty for the others."""
 
 
-def left_applications(
-    older: Iterable[GenerationSummary], own: SparkApplication | None
-) -> list[LeftApplication]:
+def left_applications(older: Iterable[GenerationSummary]) -> list[LeftApplication]:
     """Return the applications to end, as the claims of fenced generations name them.
+
+    The own application may be one of them: that of a generation before, in the same session.
 
     ``older`` are the generations below the one just claimed, newest first. A driver that recorded
     its end was alive then and ends its own application; it may also be a notebook whose session is
@@ -52,7 +52,7 @@ def left_applications(
         if summary.end is not None:
             break
         claim = summary.claim
-        if claim is not None and claim.spark not in (None, own, *(f.application for f in found)):
+        if claim is not None and claim.spark not in (None, *(f.application for f in found)):
             assert claim.spark is not None
             found.append(LeftApplication(summary.generation, claim.spark, claim.owner))
         if summary.base is None or summary.base.closed_by is None:

@@ -255,9 +255,11 @@ class Supervisor:
         Nothing of the job depends on it, so whatever goes wrong is a warning.
         """
         with suppress(StorageUnavailable):
-            older = self._store.generations.summaries_below(generation)
-            for left in left_applications(older, self._cluster.application()):
-                self._end_left_application(left)
+            found = left_applications(self._store.generations.summaries_below(generation))
+            own = self._cluster.application() if found else None  # It asks the JVM.
+            for left in found:
+                if left.application != own:
+                    self._end_left_application(left)
 
     def _end_left_application(self, left: LeftApplication) -> None:
         if self._options.take_over and not is_gone(left.owner):

@@ -47,8 +47,8 @@ def started(
     display = None
     if listener is None or progress:
         display = display_of(options.job, progress=progress)
-    reported = BackgroundListener(isolated(_beside(listener, display)))
-    listener = ReserveKeeper(store, reported)
+    reported = BackgroundListener(isolated(ReserveKeeper(store, _beside(listener, display))))
+    listener = reported
     if checkpoint.retention is not None:
         listener = applied(checkpoint.retention, store, clock, listener, run.actor)
     exporter = open_exporter(run.metrics, options.job, clock)

@@ -153,7 +153,7 @@ class SparkCluster:
         self._newest_stage: SparkStage | None = None
         self._had_slots = False
         with lost_if_silent():
-            self._facts = facts_of(session.spark)
+            self._facts, self._facts_of = facts_of(session.spark), session.spark
 
     def identify(self) -> Owner:
         """Return the identity of this process."""
@@ -213,13 +213,14 @@ class SparkCluster:
         if self._is_forgotten():
             self._session.renew()
             self._newest_stage, self._had_slots = None, False
-        spark = self._session.live()
+        if (spark := self._session.live()) is not self._facts_of:
+            with lost_if_silent():
+                self._facts, self._facts_of = facts_of(spark), spark
         kind = self._transport
         if kind == "auto":
             kind = "ipc" if self._facts.on_one_host else "curve"
-        with lost_if_silent():
-            host = str(spark.conf.get("spark.driver.host"))
-            bind_address = spark.conf.get("spark.driver.bindAddress", None)
+        host = self._facts.settings["spark.driver.host"]
+        bind_address = self._facts.settings.get("spark.driver.bindAddress")
         transport = CoordinatorTransport(
             kind,
             bare(host),

@@ -9,8 +9,6 @@ from laminar_core.records.spark_application import SparkApplication
 from laminar_core.store.generation_summary import GenerationSummary
 from tests.records.test_golden_records import NEWEST
 
-OWN = SparkApplication(application_id="app-9", master="spark://m:7077")
-
 
 def died(number: int, application: str | None = None, *, started: bool = True) -> GenerationSummary:
     """A generation without an end, whose driver had an application of its own."""
@@ -31,20 +29,16 @@ def ended(number: int) -> GenerationSummary:
 
 
 def ids(*older: GenerationSummary) -> list[str]:
-    return [left.application.application_id for left in left_applications(older, OWN)]
+    return [left.application.application_id for left in left_applications(older)]
 
 
 def test_the_application_of_a_driver_that_died_is_left():
-    (left,) = left_applications([died(3)], OWN)
+    (left,) = left_applications([died(3)])
     assert (left.generation, left.application.application_id) == (3, "app-3")
 
 
 def test_a_driver_that_recorded_its_end_keeps_its_application():
     assert ids(ended(3), died(2)) == []
-
-
-def test_the_own_application_is_never_named():
-    assert ids(died(3, "app-9")) == []
 
 
 def test_the_search_goes_on_behind_a_driver_that_died_before_its_generation_started():

@@ -1,3 +1,5 @@
+import pytest
+
 from laminar_core.driver.events import GenerationStarted, JobEvent
 from laminar_core.driver.reserve import ReserveKeeper
 from laminar_core.objectstore.reserve import SLICES
@@ -33,3 +35,15 @@ def test_a_full_disk_does_not_keep_a_job_from_starting():
     keep(started)
     assert seen == [started]
     assert disk.list(FOLDER) == []
+
+
+def test_a_listener_that_fails_costs_no_reserve():
+    disk = SmallDisk(64 << 20)
+
+    def fail(event: JobEvent) -> None:
+        raise ValueError(event)
+
+    started = next(event for event in EVENTS if isinstance(event, GenerationStarted))
+    with pytest.raises(ValueError, match="generation-started"):
+        ReserveKeeper(open_job(disk), fail)(started)
+    assert len(disk.list(FOLDER)) == SLICES

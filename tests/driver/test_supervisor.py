@@ -29,6 +29,8 @@ from laminar_core.errors import (
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import Generation
+from laminar_core.records.spark_application import SparkApplication
+from laminar_core.testing.driver_process import SimulatedDriver
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.testing.jobs import Job
 from laminar_core.testing.observed_store import StoreCall
@@ -459,6 +461,15 @@ class TestApplications:
         (ended,) = of(simulation, ApplicationEnded)
         assert (ended.generation, ended.application_id) == (1, "driver-1")
         assert simulation.applications == {"driver-2"}
+
+    def test_the_application_that_the_driver_itself_uses_is_not_ended(self, monkeypatch):
+        simulation = self.killed()
+        own = SparkApplication(application_id="driver-1", master="simulated")
+        monkeypatch.setattr(SimulatedDriver, "application", lambda _: own)
+        simulation.when(CheckpointCompleted, simulation.stop, number=2)
+        simulation.run()
+        assert of(simulation, ApplicationEnded) == []
+        assert simulation.applications == {"driver-1"}
 
     def test_the_application_of_a_driver_that_ended_is_its_own_affair(self):
         _, simulation = simulate(never_ending_job())

@@ -40,12 +40,11 @@ class ApplicationEnding:
 def left_applications(older: Iterable[GenerationSummary]) -> list[LeftApplication]:
     """Return the applications to end, as the claims of fenced generations name them.
 
-    The own application may be one of them: that of a generation before, in the same session.
-
     ``older`` are the generations below the one just claimed, newest first. A driver that recorded
     its end was alive then and ends its own application; it may also be a notebook whose session is
     used for something else. The search goes on behind a generation only if that one never started:
-    its driver may have died before it came to this step.
+    its driver may have died before it came to this step. The caller's own application may be among
+    them, if an earlier driver used the same session.
     """
     found: list[LeftApplication] = []
     for summary, _ in zip(older, range(LOOKED_AT_MAX), strict=False):

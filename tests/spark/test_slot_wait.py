@@ -92,10 +92,11 @@ class Renewable:
     can_be_renewed = True
 
     def __init__(self) -> None:
-        self.spark = SimpleNamespace(conf=SimpleNamespace(get=lambda *_: "127.0.0.1"))
+        self.spark = object()
         self.renewed = 0
 
     def renew(self) -> None:
+        self.spark = object()
         self.renewed += 1
 
     def live(self):
@@ -104,7 +105,13 @@ class Renewable:
 
 def starts(monkeypatch: pytest.MonkeyPatch, master: str, *seen: tuple[int | None, ...]) -> int:
     """Start a coordinator before each of the stages, which saw so many slots; count renewals."""
-    monkeypatch.setattr(stage, "facts_of", lambda _: SparkFacts(master))
+    read_of: list[object] = []
+
+    def facts_of(spark: object) -> SparkFacts:
+        read_of.append(spark)
+        return SparkFacts(master, {"spark.driver.host": "127.0.0.1"})
+
+    monkeypatch.setattr(stage, "facts_of", facts_of)
     monkeypatch.setattr(stage, "CoordinatorTransport", lambda *_: None)
     monkeypatch.setattr(stage, "CoordinatorThread", lambda *_: None)
     session = Renewable()
@@ -116,6 +123,8 @@ def starts(monkeypatch: pytest.MonkeyPatch, master: str, *seen: tuple[int | None
         made.newest = slots[-1] if slots else None
         made.most = max((n for n in slots if n), default=0)
         cluster._newest_stage = SimpleNamespace(slots=made)
+    assert len(read_of) == 1 + session.renewed  # Once for each session.
+    assert read_of[-1] is session.spark
     return session.renewed
 
 

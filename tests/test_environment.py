@@ -162,6 +162,7 @@ def test_one_failure_fails_it_and_the_others_run_all_the_same(
 
 
 SERVERS = """
+setup:
 servers:
 \t@echo servers as $$(id -u)
 \t@[ "$@" != "$(FAILS)" ]
@@ -169,11 +170,13 @@ servers:
 
 
 @pytest.mark.parametrize("fails", ["", "servers"])
-def test_servers_come_first_and_are_required_from_then_on(checkout: Checkout, fails: str) -> None:
+def test_servers_come_before_tests_and_are_required(checkout: Checkout, fails: str) -> None:
     answer = checkout.run(makefile=f"FAILS = {fails}{SERVERS}{MAKEFILE}")
     said = answer.stdout.splitlines()
     assert answer.returncode == 0
-    assert said[0].startswith("servers as")
+    (servers,) = (n for n, line in enumerate(said) if line.startswith("servers as"))
+    (tests,) = (n for n, line in enumerate(said) if line.startswith("test  as"))
+    assert servers < tests
     assert said.count("LAMINAR_SERVERS=required") == len(GOALS)
     assert ("tests of the servers named above are skipped" in answer.stderr) is (fails != "")
 

@@ -59,6 +59,7 @@ def test_equal_seeds_are_equal_runs(seed: int) -> None:
     assert again.trace == report_of(seed).trace
 
 
+@pytest.mark.large
 def test_different_seeds_are_different_runs() -> None:
     assert len({report_of(seed).digest for seed in SEEDS[:20]}) == 20
 

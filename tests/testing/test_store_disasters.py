@@ -54,6 +54,7 @@ def test_a_job_goes_on_when_the_store_is_back(kind):
     assert hits.keys() == {kind}
 
 
+@pytest.mark.large
 def test_every_place_is_drawn_and_drivers_end_for_it():
     places = (
         "no directory",

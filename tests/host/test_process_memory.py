@@ -15,6 +15,8 @@ import ctypes, resource, sys
 import numpy as np
 from laminar_core.host.process_memory import keep_freed_memory
 
+HUGE_PAGES_DISABLED = 41
+ctypes.CDLL(None).prctl(HUGE_PAGES_DISABLED, 1, 0, 0, 0)
 if sys.argv[1] == "kept" and not keep_freed_memory():
     sys.exit("it cannot be told")
 

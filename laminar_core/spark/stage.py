@@ -153,7 +153,7 @@ class SparkCluster:
         self._newest_stage: SparkStage | None = None
         self._had_slots = False
         with lost_if_silent():
-            self._facts, self._facts_of = facts_of(session.spark), session.spark
+            self._facts, self._session_of_facts = facts_of(session.spark), session.spark
 
     def identify(self) -> Owner:
         """Return the identity of this process."""
@@ -213,9 +213,9 @@ class SparkCluster:
         if self._is_forgotten():
             self._session.renew()
             self._newest_stage, self._had_slots = None, False
-        if (spark := self._session.live()) is not self._facts_of:
+        if (spark := self._session.live()) is not self._session_of_facts:
             with lost_if_silent():
-                self._facts, self._facts_of = facts_of(spark), spark
+                self._facts, self._session_of_facts = facts_of(spark), spark
         kind = self._transport
         if kind == "auto":
             kind = "ipc" if self._facts.on_one_host else "curve"

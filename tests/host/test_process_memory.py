@@ -1,4 +1,4 @@
-"""A worker's process has no page faults for memory it had, and its modules are no garbage."""
+"""A process reuses freed memory without page faults, and garbage collections skip its modules."""
 
 import ctypes
 import gc
@@ -18,7 +18,7 @@ from laminar_core.host.process_memory import keep_freed_memory
 HUGE_PAGES_DISABLED = 41
 ctypes.CDLL(None).prctl(HUGE_PAGES_DISABLED, 1, 0, 0, 0)
 if sys.argv[1] == "kept" and not keep_freed_memory():
-    sys.exit("it cannot be told")
+    sys.exit("this C library has no mallopt")
 
 def batch():
     arrays = [np.ones(131_072) for _ in range(8)]
@@ -39,7 +39,7 @@ def faults_of_a_batch(kept: str) -> float:
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="a setting of glibc")
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="only glibc has mallopt")
 def test_memory_that_was_freed_is_used_again_without_page_faults():
     assert faults_of_a_batch("default") > 1_000  # So it would show.
     assert faults_of_a_batch("kept") < 20

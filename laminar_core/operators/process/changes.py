@@ -82,8 +82,8 @@ def newest_changes(
 ) -> pa.Table:
     """Return the last row of each combination of values in ``columns``."""
     rows = pa.concat_tables([schema.empty_table(), *tables])
-    if rows.num_rows == 1:  # As for each timer that a function sets; grouping takes a millisecond.
-        return rows
+    if rows.num_rows == 1:  # Grouping it takes a millisecond, and functions change row by row.
+        return rows.combine_chunks()  # A copy: a slice would keep all of its batch in memory.
     return rows.take(pa.array(newest_positions({name: rows.column(name) for name in columns})))
 
 

@@ -1,5 +1,6 @@
 """A cut has the last version of each changed row, and nothing that is void."""
 
+import numpy as np
 import pyarrow as pa
 
 from laminar_core.operators.process.changes import ChangeLog, least_of_all, newest_changes
@@ -22,6 +23,13 @@ def test_the_last_change_of_each_row_counts() -> None:
     )
     assert sorted(found.column("k").to_pylist()) == ["a", "b"]
     assert found.column("_set").null_count == 1
+
+
+def test_a_single_change_keeps_no_other_row_in_memory() -> None:
+    many = pa.table({"key": np.arange(100_000), "value": np.arange(100_000)})
+    found = newest_changes([many.slice(7, 1)], ["key"], many.schema)
+    assert found.to_pylist() == [{"key": 7, "value": 7}]
+    assert found.get_total_buffer_size() < 1_000
 
 
 def test_before_the_first_cut_all_is_changed_and_then_only_what_came_since() -> None:

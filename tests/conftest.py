@@ -61,12 +61,13 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many processes run the suite: one more than cores, or three for large tests.
+    """Return how many processes run the suite: one more than cores, or two for large tests.
 
     Each one has to import all tests, and may have a Spark of its own. The large tests wait for
-    other programs half of the time. More than five would not fit into memory.
+    other programs a third of the time, and have limits that a crowded machine would not keep. More
+    than five would not fit into memory.
     """
-    more = 3 if config.getoption("--large") or config.getoption("--all-cases") else 1
+    more = 2 if config.getoption("--large") or config.getoption("--all-cases") else 1
     return min((os.cpu_count() or 1) + more, 5)
 
 

@@ -20,9 +20,10 @@ from laminar_core.host.clock import Clock, SystemClock
 TopicRight = Literal["read", "write"]
 
 REQUEST_SECONDS_MAX = 20
-_ATTEMPTS = 4
-"""Attempts within that time, each with a client of its own. With KRaft, each answer of a broker may
-name another one as the controller, and one client in eight then waited for it in vain."""
+_ATTEMPT_WEIGHTS = (1, 1, 1, 2, 2, 3, 4, 6)
+"""How that time is divided into attempts, each with a client of its own. With KRaft, each answer of
+a broker may name another one as the controller. One client in five then waits for it in vain, and
+all others have their answer in 0.1 s. Later attempts are longer, for brokers that are slow."""
 _MOMENT_MS = 100
 _IS_NOT_THERE_YET = frozenset(
     {
@@ -65,21 +66,22 @@ class Cluster:
             ConfigurationError: they may not be described, or one of ``rights`` is missing.
             StorageUnavailable: no broker answered.
         """
-        for _ in range(_ATTEMPTS - 1):
+        *earlier, last = _attempt_seconds()
+        for seconds in earlier:
             try:
-                return self._topics(names, rights)
+                return self._topics(names, rights, seconds)
             except StorageUnavailable:
                 self._admin = self._client()
-        return self._topics(names, rights)
+        return self._topics(names, rights, last)
 
     def _topics(
-        self, names: Collection[str], rights: Collection[TopicRight]
+        self, names: Collection[str], rights: Collection[TopicRight], seconds: float
     ) -> dict[str, TopicFacts]:
         doing = f"describing {', '.join(names)}"
         asked = self._admin.describe_topics(
             TopicCollection(list(names)),
             include_authorized_operations=bool(rights),
-            request_timeout=REQUEST_SECONDS_MAX / _ATTEMPTS,
+            request_timeout=seconds,
         )
         found: dict[str, TopicFacts] = {}
         for name, answer in asked.items():
@@ -229,6 +231,10 @@ class Cluster:
             if absent and error.code is ErrorCode.NO_SUCH_TOPIC:
                 return None
             raise
+
+
+def _attempt_seconds() -> list[float]:
+    return [REQUEST_SECONDS_MAX * each / sum(_ATTEMPT_WEIGHTS) for each in _ATTEMPT_WEIGHTS]
 
 
 def _is_not_there(error: KafkaError) -> bool:

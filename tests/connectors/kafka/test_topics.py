@@ -42,11 +42,18 @@ class FirstInVain(cluster.Cluster):
 def test_a_client_that_waits_in_vain_is_followed_by_another_one(
     kafka: str, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(cluster, "REQUEST_SECONDS_MAX", 8)
+    monkeypatch.setattr(cluster, "REQUEST_SECONDS_MAX", 60)
     name = new_topic()
     with FirstInVain(KafkaConnection(kafka)) as asked:
         assert list(asked.topics([name])) == [name]
         assert asked.clients == 2
+
+
+def test_most_of_the_time_is_left_to_brokers_that_are_slow():
+    attempts = cluster._attempt_seconds()
+    assert sum(attempts) == cluster.REQUEST_SECONDS_MAX
+    assert attempts == sorted(attempts)
+    assert (attempts[0], attempts[-1], len(attempts)) == (1, 6, 8)
 
 
 def test_a_broker_that_is_not_there_is_named(monkeypatch):

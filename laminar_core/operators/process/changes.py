@@ -26,6 +26,7 @@ class ChangeLog:
         self._layout = layout
         self._changes: list[pa.Table] | None = None
         """None: all rows are changed, because there was no cut."""
+        self._row_count = 0
         self._changes_max = _CHANGES_MIN
 
     def add(self, rows: pa.Table, void_us: int | None) -> None:
@@ -33,13 +34,16 @@ class ChangeLog:
         if self._changes is None:
             return
         self._changes.append(rows)
-        if sum(table.num_rows for table in self._changes) > self._changes_max:
+        self._row_count += rows.num_rows
+        if self._row_count > self._changes_max:
             self._changes = [self._left(self._changes, void_us)]
-            self._changes_max = max(2 * self._changes[0].num_rows, _CHANGES_MIN)
+            self._row_count = self._changes[0].num_rows
+            self._changes_max = max(2 * self._row_count, _CHANGES_MIN)
 
     def take(self, void_us: int | None) -> "PinnedChanges | None":
         """Return the changes since the last call; None: all rows are changed."""
         changes, self._changes = self._changes, []
+        self._row_count = 0
         if changes is None:
             return None
         return PinnedChanges(self._layout, (self._left(changes, void_us),), whole=False)

@@ -2,8 +2,10 @@
 
 A change of a timer, that it is set or deleted, is a row with its key and due time, and the last one
 counts. Changes lie in few tables sorted by due time: two neighbours become one when the older has
-at most twice the rows of the newer. So what is due is the beginning of each table. Once time has
-passed a due time, nothing about it is kept, also in a checkpoint, where it is the row's expiry.
+at most twice the rows of the newer. So what is due is the beginning of each table. The newest
+changes wait until one of them is due or there are many: a function may set timers one by one, and
+sorting them costs as much for one as for a thousand. Once time has passed a due time, nothing about
+it is kept, also in a checkpoint, where it is the row's expiry.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,6 +31,7 @@ IS_SET = "_set"
 """True: the timer is set; null: it was deleted."""
 
 FIRED_ROWS_MAX = 65_536
+WAITING_ROWS_MAX = 1_024
 _SIZE_RATIO = 2
 
 
@@ -48,22 +51,42 @@ class _Part:
     dues_us: Integers
 
 
+class _Waiting:
+    """The newest changes, as they came."""
+
+    def __init__(self) -> None:
+        self.tables: list[pa.Table] = []
+        self.row_count = 0
+        self.next_due_us: int | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        self.tables.append(rows)
+        self.row_count += rows.num_rows
+        due_us = int(expiries_us(rows).min())
+        self.next_due_us = due_us if self.next_due_us is None else min(due_us, self.next_due_us)
+
+
 class TimerTable:
     """The timers of one subtask by one clock."""
 
-    def __init__(self, layout: TableLayout) -> None:
+    def __init__(self, layout: TableLayout, waiting_rows_max: int = WAITING_ROWS_MAX) -> None:
         self.layout = layout
         self.reached_us: int | None = None
         """Timers that are due at this time or before have fired."""
         self._schema = layout.schema.remove(0)
         self._keys = layout.keys[:-1]
         self._parts: list[_Part] = []
+        self._waiting = _Waiting()
+        self._waiting_rows_max = waiting_rows_max
         self._log = ChangeLog(layout)
 
     @property
     def next_due_us(self) -> int | None:
         """Return when the next timer is due, or one that was deleted; None: there is none."""
-        return min((int(part.dues_us[0]) for part in self._parts), default=None)
+        dues_us = [int(part.dues_us[0]) for part in self._parts]
+        if self._waiting.next_due_us is not None:
+            dues_us.append(self._waiting.next_due_us)
+        return min(dues_us, default=None)
 
     def change(self, keys: pa.Table, dues_us: Integers, *, is_set: bool) -> None:
         """Set or delete timers. Shapes: one due time per key; keys may repeat."""
@@ -79,8 +102,16 @@ class TimerTable:
         """Take changes that are newer than all others; rows of a checkpoint among them."""
         if not rows.num_rows:
             return
+        # A copy: a slice would keep all of its batch in memory, for as long as it waits.
+        rows = pa.concat_tables([self._schema.empty_table(), rows]).combine_chunks()
         self._log.add(rows, self.reached_us)
-        self._parts.append(self._part([rows]))
+        self._waiting.add(rows)
+        if self._waiting.row_count >= self._waiting_rows_max:
+            self._sort_waiting()
+
+    def _sort_waiting(self) -> None:
+        self._parts.append(self._part(self._waiting.tables))
+        self._waiting = _Waiting()
         for at in range(len(self._parts) - 2, -1, -1):
             older, newer = self._parts[at : at + 2]
             if len(older.dues_us) <= _SIZE_RATIO * len(newer.dues_us):
@@ -115,7 +146,8 @@ class TimerTable:
 
     def pin(self) -> PinnedChanges:
         """Hold on to all timers as they are now."""
-        return PinnedChanges(self.layout, tuple(part.rows for part in self._parts), whole=True)
+        tables = [*(part.rows for part in self._parts), *self._waiting.tables]
+        return PinnedChanges(self.layout, tuple(tables), whole=True)
 
     def take_changes(self) -> PinnedChanges:
         """Hold on to the changes since the last call."""
@@ -123,6 +155,9 @@ class TimerTable:
 
     def _take_due(self, until_us: int) -> list[pa.Table]:
         """Remove what is due from the parts and return it, the oldest changes first."""
+        first_us = self._waiting.next_due_us
+        if first_us is not None and first_us <= until_us:
+            self._sort_waiting()
         due: list[pa.Table] = []
         left: list[_Part] = []
         for part in self._parts:

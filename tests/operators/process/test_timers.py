@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laminar_core.operators.process.timers import TimerTable, timer_layout
+from laminar_core.operators.process.timers import WAITING_ROWS_MAX, TimerTable, timer_layout
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.window_state import rows_of_key_groups
 from tests.sampling import drawn
@@ -34,9 +34,10 @@ def fired(timers: TimerTable, until_us: int) -> list[tuple[int, str]]:
 
 
 @settings(deadline=None, max_examples=drawn(150))
-@given(STEPS)
-def test_timers_are_those_of_a_set(steps: list) -> None:
-    timers, model, cuts, now_us = TimerTable(LAYOUT), set[tuple[int, str]](), [], -1
+@given(STEPS, st.sampled_from([1, 4, WAITING_ROWS_MAX]))
+def test_timers_are_those_of_a_set(steps: list, waiting_rows_max: int) -> None:
+    timers = TimerTable(LAYOUT, waiting_rows_max)
+    model, cuts, now_us = set[tuple[int, str]](), [], -1
     for step in steps:
         if step == "cut":
             cuts.append(timers.take_changes().stored_table(8))
@@ -45,7 +46,7 @@ def test_timers_are_those_of_a_set(steps: list) -> None:
             whole = LAYOUT.present_rows(LAYOUT.merge(cuts, now_us))
             assert set(listed(whole)) == model
             assert sorted(listed(timers.pin().stored_table(8))) == sorted(model)
-            timers, cuts = TimerTable(LAYOUT), []
+            timers, cuts = TimerTable(LAYOUT, waiting_rows_max), []
             timers.take(rows_of_key_groups(whole, range(8)))
         elif isinstance(step, int):
             now_us = max(now_us, step)
@@ -63,7 +64,7 @@ def test_timers_are_those_of_a_set(steps: list) -> None:
 
 
 def test_parts_stay_few() -> None:
-    timers = TimerTable(LAYOUT)
+    timers = TimerTable(LAYOUT, 1)
     for n in range(400):
         timers.change(pa.table({"k": [f"k{n}"]}), np.array([n]), is_set=True)
     assert len(timers._parts) < 12
@@ -78,3 +79,25 @@ def test_changes_that_nobody_takes_do_not_pile_up() -> None:
         timers.change(pa.table({"k": [f"k{i}" for i in range(200)]}), np.full(200, n), is_set=True)
         list(timers.fire(n))
     assert sum(table.num_rows for table in timers._log._changes or []) < 3_000
+
+
+def test_single_changes_wait_until_one_is_due_or_there_are_many() -> None:
+    timers = TimerTable(LAYOUT, 10)
+    for n in range(25):
+        timers.change(pa.table({"k": [f"k{n}"]}), np.array([100 - n]), is_set=True)
+        assert timers.next_due_us == 100 - n
+    assert sum(len(part.dues_us) for part in timers._parts) == 20
+    assert fired(timers, 75) == []
+    assert sum(len(part.dues_us) for part in timers._parts) == 20
+    assert fired(timers, 77) == [(76, "k24"), (77, "k23")]
+    assert sum(len(part.dues_us) for part in timers._parts) == 23
+
+
+def test_a_change_that_waits_keeps_no_other_key_in_memory() -> None:
+    timers = TimerTable(LAYOUT)
+    timers.take_changes()
+    many = pa.table({"k": [f"k{n}" for n in range(10_000)]})
+    timers.change(many.slice(7, 1), np.array([1]), is_set=True)
+    kept = [*timers._waiting.tables, *(timers._log._changes or [])]
+    assert [table.num_rows for table in kept] == [1, 1]
+    assert all(table.get_total_buffer_size() < 1_000 for table in kept)

@@ -13,13 +13,14 @@ modules is not followed: declare a change of it by the ``version`` of the aggreg
 
 import ast
 import hashlib
-import inspect
 import json
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any, cast
+
+from laminar_core.codec.source_text import source_text
 
 _PLAIN = (str, int, float, bool, bytes, type(None))
 _Facts = Mapping[str, object] | Sequence[object] | str
@@ -118,9 +119,12 @@ def _source(thing: FunctionType | type) -> str | None:
     """Its source in normal form; None if there is none, or none that stands by itself."""
     if thing.__name__ == "<lambda>":
         return None  # What inspect finds is the line around it.
+    text = source_text(thing)
+    if text is None:
+        return None
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
-    except (OSError, TypeError, SyntaxError):
+        tree = ast.parse(textwrap.dedent(text))
+    except SyntaxError:
         return None
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):

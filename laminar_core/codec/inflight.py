@@ -68,7 +68,7 @@ class InflightEncoder:
         self._input_id = input_id
         self._compression: Compression | None = compression
         self._schema = schema
-        self._example = _empty_batch(schema)
+        self._example: pa.RecordBatch | None = None
         self._sink = _Pieces()
         self._stream = pa.BufferedOutputStream(
             pa.PythonFile(self._sink, mode="w"), COPIED_BYTES_MAX
@@ -130,9 +130,15 @@ class InflightEncoder:
                 return batch, None
             case Watermark(time_us):
                 metadata = {ELEMENT_KEY: b"watermark", TIME_KEY: b"%d" % time_us}
-                return self._example.slice(0, 0), metadata
+                return self._no_rows(), metadata
             case Idle():
-                return self._example.slice(0, 0), {ELEMENT_KEY: b"idle"}
+                return self._no_rows(), {ELEMENT_KEY: b"idle"}
+
+    def _no_rows(self) -> pa.RecordBatch:
+        example = self._example
+        if example is None:  # Only now: few queues begin with a mark.
+            example = self._example = _empty_batch(self._schema)
+        return example.slice(0, 0)
 
     def _add_frame(self, pieces: list[Buffer]) -> None:
         length = sum(map(len, pieces))

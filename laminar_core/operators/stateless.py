@@ -6,16 +6,15 @@ closes over are not included: a changed constant outside the function goes unnot
 """
 
 import hashlib
-import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from tokenize import TokenError
 from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_core.codec.source_text import source_text
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import (
     ANY_MODE,
@@ -202,11 +201,9 @@ def describe_function(function: Callable[..., object]) -> dict[str, JsonValue]:
     of Python.
     """
     name = f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', '?')}"
-    try:
-        source = inspect.getsource(function)
-    except (OSError, TypeError, SyntaxError, TokenError):  # None, or the file was changed since.
-        return {"name": name, "source_sha256": None}
-    return {"name": name, "source_sha256": hashlib.sha256(source.encode()).hexdigest()}
+    text = source_text(function)
+    digest = None if text is None else hashlib.sha256(text.encode()).hexdigest()
+    return {"name": name, "source_sha256": digest}
 
 
 def one_line(schema: pa.Schema) -> str:

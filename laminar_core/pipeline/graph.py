@@ -88,6 +88,7 @@ def plan_of(nodes: Sequence[Node], max_parallelism: int) -> Plan:
     """
     plan = _Planner(nodes).plan(max_parallelism)
     plan.check()
+    plan.descriptions()  # Now: source files may change before the plan runs.
     return plan
 
 

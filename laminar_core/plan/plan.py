@@ -6,6 +6,7 @@ an edge is a set of channels, one FIFO per pair of sender and receiver subtask.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import pyarrow as pa
@@ -179,7 +180,7 @@ class Edge:
         return may_overtake(self.partitioning.kind, self.loop)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # Without slots, for what is described once.
 class Plan:
     """The whole pipeline, vertices in topological order but for feedback edges."""
 
@@ -222,8 +223,13 @@ class Plan:
         """Return the description per operator that decides whether old state fits.
 
         The first operator of a vertex is described with its inputs, because a checkpoint stores
-        event time by the number of the input channel.
+        event time by the number of the input channel. It is always what the first call returned: a
+        description has the source text of functions, whose file may be changed while they run.
         """
+        return dict(self._described)
+
+    @cached_property
+    def _described(self) -> dict[str, JsonObject]:
         described: dict[str, JsonObject] = {}
         for vertex in self.vertices:
             if vertex.source is not None:

@@ -1,5 +1,7 @@
 """A drawn graph becomes vertices and edges; operators are chained if nothing is between them."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -13,6 +15,7 @@ from laminar_core.operators.stateless import SelectColumns
 from laminar_core.pipeline import LettersTo, Pipeline, Stream
 from laminar_core.plan.plan import Forward, Plan, Rebalance, SideOutput
 from laminar_core.testing.input_jobs import NameInputs
+from tests.codec.edited_program import change, loaded, written
 
 FIELDS = {"key": Sequence(), "at": EventTime(0, 1_000_000)}
 SOURCE = DatagenSource(FIELDS, rows=100)
@@ -257,3 +260,19 @@ def test_a_union_of_one_stream_is_a_vertex_that_others_can_join() -> None:
     p = Pipeline("p")
     source(p, "a").union(name="all").sink("out", CollectSink())
     assert spell(p.plan()) == "a\n(a, forward) | all out"
+
+
+def test_a_plan_is_described_as_the_code_that_was_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby plans at its start and again when it takes over; a file may change in between."""
+    file = written(tmp_path)
+    p = Pipeline("p")
+    kept = source(p).map(loaded(file, monkeypatch).keep)
+    kept.sink("out", CollectSink())
+    first = p.plan()
+    change(file)
+    again, other = p.plan().descriptions(), Pipeline("p")
+    source(other).map(loaded(file, monkeypatch).keep).sink("out", CollectSink())
+    assert first.descriptions() == again
+    assert other.plan().descriptions() != again

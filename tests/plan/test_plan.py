@@ -116,3 +116,14 @@ def test_an_edge_knows_its_key_columns() -> None:
     (edge,) = small_plan(Keyed(("key", "at"))).edges
     assert edge.key_columns == ("key", "at")
     assert replace(edge, partitioning=Forward()).key_columns is None
+
+
+def test_a_plan_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the text of a function at each checkpoint would cost a millisecond for each one."""
+    plan, expected = small_plan(), KEEP.describe()
+    before = plan.descriptions()
+    before["another"] = {}
+    monkeypatch.setattr(SelectColumns, "describe", lambda _: {"kind": "changed"})
+    assert plan.descriptions()["keep"] == expected
+    assert "another" not in plan.descriptions()
+    assert small_plan().descriptions()["keep"] == {"kind": "changed"}

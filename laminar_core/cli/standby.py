@@ -13,7 +13,7 @@ from laminar_core.cli.reporting import Reporter
 from laminar_core.cli.signals import stop_on_signals
 from laminar_core.cli.start_options import START
 from laminar_core.driver.events import StandbyEnded, StandbyTakesOver, StandbyWaiting
-from laminar_core.driver.options import JobResult
+from laminar_core.driver.options import JobOptions, JobResult
 from laminar_core.driver.preflight import check_pipeline
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.driver.standby.decision import (
@@ -25,6 +25,7 @@ from laminar_core.driver.standby.decision import (
 )
 from laminar_core.driver.standby.stops import TakeOverGivenUp
 from laminar_core.driver.standby.watch import DriverWatch
+from laminar_core.driver.user_code import user_code_sha256
 from laminar_core.errors import ConfigurationError, ErrorCode, JobFailedError
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
@@ -77,7 +78,7 @@ class Standby:
         options = job_options(
             self.pipeline.name, self.config.workers or 1, self.checkpoint, self.config
         )
-        check_pipeline(self.pipeline.plan(), options)
+        self._check(options)
         name = check_job_name(options.job)
         store = CheckpointStore.open(self.checkpoint.store, name)
         bounds = self._bounds()
@@ -109,6 +110,11 @@ class Standby:
                         raise
                 finally:
                     signals.install()
+
+    def _check(self, options: JobOptions) -> None:
+        plan = self.pipeline.plan()
+        check_pipeline(plan, options)
+        user_code_sha256(plan)  # Reads the source now: it may change before the take-over.
 
     def _bounds(self) -> StandbyBounds:
         config = self.config

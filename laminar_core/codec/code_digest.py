@@ -17,7 +17,7 @@ import json
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from types import CodeType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, cast
 
 from laminar_core.codec.source_text import source_text
@@ -75,13 +75,21 @@ def _attributes(thing: object) -> dict[str, object]:
 
 
 def _function_facts(function: FunctionType, seen: set[int]) -> _Facts:
-    held = [_facts(cell.cell_contents, seen) for cell in function.__closure__ or ()]
+    held = [_held(cell, seen) for cell in function.__closure__ or ()]
     return {
         "code": _source(function) or _compiled(function.__code__),
         "holds": held,
         "defaults": _facts([function.__defaults__, function.__kwdefaults__], seen),
         "uses": _used(function, seen),
     }
+
+
+def _held(cell: CellType, seen: set[int]) -> _Facts:
+    try:
+        value = cell.cell_contents
+    except ValueError:
+        return "nothing yet"
+    return _facts(value, seen)
 
 
 def _class_facts(of: type, seen: set[int]) -> _Facts:

@@ -136,7 +136,7 @@ class InflightEncoder:
 
     def _no_rows(self) -> pa.RecordBatch:
         example = self._example
-        if example is None:  # Only now: few queues begin with a mark.
+        if example is None:  # Made when needed: few queues begin with a mark.
             example = self._example = _empty_batch(self._schema)
         return example.slice(0, 0)
 

@@ -6,13 +6,20 @@ would belong to other code.
 """
 
 import inspect
+import weakref
 from collections.abc import Callable
 from tokenize import TokenError
-from types import FunctionType, MethodType
-from typing import cast
-from weakref import WeakKeyDictionary
+from types import CodeType, FunctionType, MethodType
+from typing import NamedTuple, cast
 
-_TEXTS: "WeakKeyDictionary[FunctionType | type, str | None]" = WeakKeyDictionary()
+
+class _Known(NamedTuple):
+    whose: "weakref.ref[CodeType | type]"
+    text: str
+
+
+_KNOWN: dict[int, _Known] = {}
+"""By identity: classes may be equal to others and hide their hash, and code ignores its file."""
 
 
 def source_text(thing: object) -> str | None:
@@ -20,14 +27,27 @@ def source_text(thing: object) -> str | None:
 
     Of a decorated function it is the source of what was decorated, if the decorator says what.
     """
-    thing = inspect.unwrap(cast("Callable[..., object]", thing))
+    try:
+        thing = inspect.unwrap(cast("Callable[..., object]", thing))
+    except ValueError:  # It wraps itself.
+        return None
     if isinstance(thing, MethodType):
         thing = thing.__func__
-    if not isinstance(thing, FunctionType | type):
-        return None
-    if thing not in _TEXTS:
-        _TEXTS[thing] = _read(thing)
-    return _TEXTS[thing]
+    if isinstance(thing, FunctionType):
+        # A function that is made anew at each call of another one has the same code.
+        return _remembered(thing.__code__, thing)
+    return _remembered(thing, thing) if isinstance(thing, type) else None
+
+
+def _remembered(key: CodeType | type, thing: FunctionType | type) -> str | None:
+    number = id(key)
+    known = _KNOWN.get(number)
+    if known is not None and known.whose() is key:
+        return known.text
+    text = _read(thing)
+    if text is not None:  # Else it may be there the next time.
+        _KNOWN[number] = _Known(weakref.ref(key, lambda _: _KNOWN.pop(number, None)), text)
+    return text
 
 
 def _read(thing: FunctionType | type) -> str | None:

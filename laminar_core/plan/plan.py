@@ -4,7 +4,7 @@ Worker *i* hosts subtask *i* of every vertex. Inside a vertex operators call eac
 an edge is a set of channels, one FIFO per pair of sender and receiver subtask.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -14,7 +14,7 @@ import pyarrow as pa
 from laminar_core.connectors.base import Sink, Source
 from laminar_core.connectors.formats.bad_rows import BadRowPolicy
 from laminar_core.connectors.formats.letters import LETTERS
-from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 from laminar_core.operators.base import (
     AnySpec,
     JsonObject,
@@ -180,7 +180,7 @@ class Edge:
         return may_overtake(self.partitioning.kind, self.loop)
 
 
-@dataclass(frozen=True)  # Without slots, for what is described once.
+@dataclass(frozen=True)  # No slots: ``cached_property`` needs a ``__dict__``.
 class Plan:
     """The whole pipeline, vertices in topological order but for feedback edges."""
 
@@ -223,8 +223,11 @@ class Plan:
         """Return the description per operator that decides whether old state fits.
 
         The first operator of a vertex is described with its inputs, because a checkpoint stores
-        event time by the number of the input channel. It is always what the first call returned: a
-        description has the source text of functions, whose file may be changed while they run.
+        event time by the number of the input channel. Later calls return what the first one did,
+        in a new dictionary with the same values: do not change these.
+
+        Raises:
+            ConfigurationError: an operator cannot be described (INVALID_PIPELINE).
         """
         return dict(self._described)
 
@@ -232,12 +235,16 @@ class Plan:
     def _described(self) -> dict[str, JsonObject]:
         described: dict[str, JsonObject] = {}
         for vertex in self.vertices:
-            if vertex.source is not None:
-                described[vertex.source.operator_id] = vertex.source.source.describe()
-            for operator in vertex.operators:
-                described[operator.operator_id] = operator.describe()
-            if vertex.sink is not None:
-                described[vertex.sink.operator_id] = vertex.sink.sink.describe()
+            for operator_id, describe in _descriptions_of(vertex):
+                try:
+                    described[operator_id] = describe()
+                except LaminarError:
+                    raise
+                except Exception as error:
+                    raise ConfigurationError(
+                        ErrorCode.INVALID_PIPELINE,
+                        f"{operator_id!r} cannot be described: {error!r}",
+                    ) from error
             if edges := self.inputs_of(vertex.vertex_id):
                 first = next(vertex.operator_ids())
                 inputs: list[JsonValue] = [_describe_input(e) for e in edges]
@@ -309,6 +316,16 @@ class Plan:
                     f"{operator.operator_id} needs event time, and in loop {loop} there is none: "
                     "put it behind the loop"
                 )
+
+
+def _descriptions_of(vertex: Vertex) -> Iterator[tuple[str, Callable[[], JsonObject]]]:
+    """Yield what describes each member of the chain, with its id."""
+    if vertex.source is not None:
+        yield vertex.source.operator_id, vertex.source.source.describe
+    for operator in vertex.operators:
+        yield operator.operator_id, operator.describe
+    if vertex.sink is not None:
+        yield vertex.sink.operator_id, vertex.sink.sink.describe
 
 
 def _describe_input(edge: Edge) -> str:

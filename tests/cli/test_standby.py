@@ -1,6 +1,7 @@
 """``laminar run --standby`` without Spark: what it refuses, and jobs that have ended."""
 
 import json
+import linecache
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from laminar_core.cli.standby import Signals
+from laminar_core.codec.source_text import source_text
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.store.stores import claim
 
@@ -90,6 +92,25 @@ def test_a_pipeline_that_cannot_run_is_refused_before_the_wait(cli, place) -> No
     answer = standby(cli)
     assert answer.code == 2
     assert "a pipeline needs at least one source and one sink" in answer.err
+
+
+def test_the_code_that_a_standby_may_run_is_read_before_the_wait(cli, place) -> None:
+    """Its digest goes into the audit log at the take-over, when the file may have changed."""
+    ended("stopped")
+    file = place / "counting.py"
+    mapped = 'CollectSink())\n    p.source("other", SOURCE).map(keep).sink("kept", CollectSink())'
+    functions = (
+        "\ndef helper(batch):\n    return batch\n\ndef keep(batch):\n    return helper(batch)\n"
+    )
+    source = 'SOURCE = DatagenSource({"n": Sequence()}, rows=10)\n'
+    file.write_text(COUNTING.replace("CollectSink())", mapped) + source + functions)
+    assert standby(cli).code == 0
+    program = sys.modules["program_counting"]
+    before = source_text(program.helper)
+    file.unlink()
+    linecache.clearcache()
+    assert source_text(program.helper) == before == "def helper(batch):\n    return batch\n"
+    assert source_text(program.pipeline) is None
 
 
 def test_a_standby_that_cannot_start_spark_says_so_before_it_is_needed(cli) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 CLASS = "class Fee:\n    def add(self, batch):\n        return batch\n"
 FUNCTION = "def keep(batch):\n    return batch\n"
-BEFORE = f"{CLASS}\n{FUNCTION}"
+INNER = "    def inner(batch):\n        return batch\n"
+BEFORE = f"{CLASS}\n{FUNCTION}\ndef made():\n{INNER}    return inner\n"
 AFTER = BEFORE.replace("return batch", "return batch.slice(1)")
 
 

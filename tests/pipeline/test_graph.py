@@ -1,6 +1,7 @@
 """A drawn graph becomes vertices and edges; operators are chained if nothing is between them."""
 
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -8,9 +9,9 @@ import pytest
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence
 from laminar_core.connectors.formats.letters import LETTERS_SCHEMA
-from laminar_core.errors import ConfigurationError
+from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators import agg, windows
-from laminar_core.operators.base import SideOutputs
+from laminar_core.operators.base import JsonObject, SideOutputs
 from laminar_core.operators.stateless import SelectColumns
 from laminar_core.pipeline import LettersTo, Pipeline, Stream
 from laminar_core.plan.plan import Forward, Plan, Rebalance, SideOutput
@@ -267,12 +268,30 @@ def test_a_plan_is_described_as_the_code_that_was_loaded(
 ) -> None:
     """A standby plans at its start and again when it takes over; a file may change in between."""
     file = written(tmp_path)
-    p = Pipeline("p")
-    kept = source(p).map(loaded(file, monkeypatch).keep)
-    kept.sink("out", CollectSink())
-    first = p.plan()
+    program = loaded(file, monkeypatch)
+    first = described(program)
     change(file)
-    again, other = p.plan().descriptions(), Pipeline("p")
-    source(other).map(loaded(file, monkeypatch).keep).sink("out", CollectSink())
-    assert first.descriptions() == again
-    assert other.plan().descriptions() != again
+    assert described(program) == first
+    assert described(loaded(file, monkeypatch)) != first
+
+
+def described(program: ModuleType) -> dict[str, JsonObject]:
+    p = Pipeline("p")
+    source(p).map(program.keep).map(program.made()).sink("out", CollectSink())
+    return p.plan().descriptions()
+
+
+class Nameless(CollectSink):
+    def describe(self) -> JsonObject:
+        return {"number": int("two")}
+
+
+def test_what_cannot_be_described_is_refused_by_its_name() -> None:
+    p = Pipeline("p")
+    source(p).sink("out", Nameless())
+    with pytest.raises(
+        ConfigurationError, match=r"'out' cannot be described: ValueError"
+    ) as caught:
+        p.plan()
+    assert caught.value.code is ErrorCode.INVALID_PIPELINE
+    assert "\n" not in str(caught.value)

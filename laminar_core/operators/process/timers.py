@@ -32,6 +32,7 @@ IS_SET = "_set"
 
 FIRED_ROWS_MAX = 65_536
 WAITING_ROWS_MAX = 1_024
+"""Sorting a thousand changes takes hardly longer than sorting one; more would only take memory."""
 _SIZE_RATIO = 2
 
 
@@ -102,8 +103,9 @@ class TimerTable:
         """Take changes that are newer than all others; rows of a checkpoint among them."""
         if not rows.num_rows:
             return
-        # A copy: a slice would keep all of its batch in memory, for as long as it waits.
-        rows = pa.concat_tables([self._schema.empty_table(), rows]).combine_chunks()
+        if rows.num_rows < self._waiting_rows_max:
+            # A copy: a slice would keep all of its batch in memory, for as long as it waits.
+            rows = pa.concat_tables([self._schema.empty_table(), rows]).combine_chunks()
         self._log.add(rows, self.reached_us)
         self._waiting.add(rows)
         if self._waiting.row_count >= self._waiting_rows_max:

@@ -49,11 +49,12 @@ def test_a_client_that_waits_in_vain_is_followed_by_another_one(
         assert asked.clients == 2
 
 
-def test_most_of_the_time_is_left_to_brokers_that_are_slow():
+def test_a_client_that_waits_in_vain_is_given_up_soon_and_slow_brokers_get_most_of_the_time():
     attempts = cluster._attempt_seconds()
     assert sum(attempts) == cluster.REQUEST_SECONDS_MAX
     assert attempts == sorted(attempts)
-    assert (attempts[0], attempts[-1], len(attempts)) == (1, 6, 8)
+    assert attempts[0] <= 1
+    assert sum(attempts[-4:]) >= 0.75 * sum(attempts)
 
 
 def test_a_broker_that_is_not_there_is_named(monkeypatch):

@@ -25,7 +25,7 @@ from examples.operations.client import DagsterClient
 from examples.operations.job import JobWatch
 from examples.operations.report import OperationsReport, show
 from examples.operations.screenshots import at_the_end, take, when_calm, while_slow
-from examples.operations.server import UP_SECONDS_MAX, end_all, free_port, serving
+from examples.operations.server import end_all, free_port, serving
 from examples.operations.stage import Stage, StepFailed
 from examples.operations.steps import Operations
 from examples.operations.stream import FOLDER_VARIABLE, brake_file, slow_payments
@@ -41,6 +41,7 @@ ROWS = 24_000_000
 
 DEFINITIONS = "examples.operations.definitions"
 _PICTURES = "pictures of the UI"
+_UP_S = 180
 _REST_S = 300
 
 Act = Callable[[Operations], None]
@@ -159,7 +160,7 @@ def _dagster(stage: Stage, folder: Path) -> Iterator[Operations]:
     spec = slow_payments(folder)
     with serving(folder, DEFINITIONS, port, stage.clock):
         with stage.step(_SURROUNDINGS[1]):
-            stage.wait_until("the webserver", lambda: ui.is_up() or None, UP_SECONDS_MAX)
+            stage.wait_until("the webserver", lambda: ui.is_up() or None, _UP_S)
             stage.note(f"webserver, daemon and code location are up: http://localhost:{port}")
         job = JobWatch.of(folder / "store", spec.name)
         yield Operations(stage, ui, job, spec, brake_file(folder))

@@ -21,8 +21,6 @@ from laminar_core.host.clock import Clock
 from laminar_core.orchestration.streams import ROOT
 from laminar_core.resources.drivers import guard
 
-UP_SECONDS_MAX = 180
-"""How long Dagster may take to be up: several programs that import much, on a busy machine."""
 _GRACE_MS = 15_000
 _STEP_MS = 100
 

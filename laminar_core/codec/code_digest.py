@@ -87,7 +87,7 @@ def _function_facts(function: FunctionType, seen: set[int]) -> _Facts:
 def _held(cell: CellType, seen: set[int]) -> _Facts:
     try:
         value = cell.cell_contents
-    except ValueError:
+    except ValueError:  # It is assigned after the function is made.
         return "nothing yet"
     return _facts(value, seen)
 

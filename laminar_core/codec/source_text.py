@@ -1,4 +1,4 @@
-"""The source text of users' code, as it was when it was first asked for in this process.
+"""The source text of users' code, as it was when this process first read it.
 
 Python reads a source file anew once the file has changed. A job runs the code that it has loaded,
 perhaps for weeks, and a standby runs it after it has waited as long. A text that was read then
@@ -19,7 +19,7 @@ class _Known(NamedTuple):
 
 
 _KNOWN: dict[int, _Known] = {}
-"""By identity: classes may be equal to others and hide their hash, and code ignores its file."""
+"""By identity: classes can be equal or have no hash, and equal code can come from two files."""
 
 
 def source_text(thing: object) -> str | None:
@@ -53,5 +53,5 @@ def _remembered(key: CodeType | type, thing: FunctionType | type) -> str | None:
 def _read(thing: FunctionType | type) -> str | None:
     try:
         return inspect.getsource(thing)
-    except (OSError, TypeError, SyntaxError, TokenError):  # None, or the file has changed already.
+    except (OSError, TypeError, SyntaxError, TokenError):  # There is none, or the file has changed.
         return None

@@ -4,8 +4,8 @@ A change of a timer, that it is set or deleted, is a row with its key and due ti
 counts. Changes lie in few tables sorted by due time: two neighbours become one when the older has
 at most twice the rows of the newer. So what is due is the beginning of each table. The newest
 changes wait until one of them is due or there are many: a function may set timers one by one, and
-sorting them costs as much for one as for a thousand. Once time has passed a due time, nothing about
-it is kept, also in a checkpoint, where it is the row's expiry.
+sorting one of them costs hardly less than sorting a thousand. Once time has passed a due time,
+nothing about it is kept, also in a checkpoint, where it is the row's expiry.
 """
 
 from collections.abc import Iterator, Sequence

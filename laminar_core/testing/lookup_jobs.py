@@ -68,7 +68,8 @@ def table_lookup_job(parallelism: int) -> Job:
     names = [*KEYS[:-1], KEYS[1], None]
     table = pa.table({"shop": names, "city": [f"c{n}" for n in range(len(names))]})
     p, burden = Pipeline("table-lookup"), Burden()
-    rows = p.source("payments", MemorySource(payments())).watermark("ts", max_delay=DELAY)
+    payers = MemorySource(payments(), batch_rows=4)
+    rows = p.source("payments", payers).watermark("ts", max_delay=DELAY)
     rows = rows.rebalance().map(burden.carry, name="slow")
     found = rows.lookup(MemoryTable(table), "cities", on={"key": "shop"}, matches="all")
     there: dict[object, list[Row]] = defaultdict(list)
@@ -90,7 +91,8 @@ def version_lookup_job(parallelism: int) -> Job:
     """
     del parallelism
     p, burden = Pipeline("version-lookup"), Burden()
-    rows = p.source("payments", MemorySource(payments())).watermark("ts", max_delay=DELAY)
+    payers = MemorySource(payments(), batch_rows=4)
+    rows = p.source("payments", payers).watermark("ts", max_delay=DELAY)
     rows = rows.map(burden.carry, name="slow")
     source = MemorySource(versions(), batch_rows=5, gap_every=3, gap_polls=4)
     known = p.source("versions", source).watermark("at", max_delay=DELAY)

@@ -39,7 +39,7 @@ class MemorySource(Source):
     """
 
     splits: Sequence[pa.Table]
-    batch_rows: int = 4
+    batch_rows: int = 2
     gap_every: int = 0
     gap_polls: int = 3
     bounded: bool = True

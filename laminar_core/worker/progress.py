@@ -27,7 +27,7 @@ def progress_of(
         flowing=wiring.flowing(),
         unaligned=wiring.unaligned(),
         watermark_us=wiring.watermark_us(),
-        drained=all(task.finished for task in wiring.tasks),
+        drained=wiring.drained(),
         given_up=given_up,
         requests=requests,
         sources=wiring.sources(),

@@ -157,6 +157,10 @@ class Wiring:
             for task in self.tasks
         )
 
+    def drained(self) -> bool:
+        """Return whether every input has ended and everything is flushed."""
+        return all(task.finished for task in self.tasks)
+
     def sources(self) -> dict[str, SourceProgress]:
         """Return how far the sources are."""
         return {

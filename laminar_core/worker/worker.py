@@ -161,7 +161,7 @@ class Worker:
         self._urgency = Urgency(lambda: [task.unit for task in self.wiring.tasks])
         self._next_progress_ms = self._next_work_ms = 0.0
         self._heard_ms = clock.monotonic_ms()
-        self._data_flowed = False
+        self._data_flowed = self._drained = False
         self._wait_clock = WaitClock()
         self._store = store
         self._files = threads.files
@@ -433,7 +433,8 @@ class Worker:
         now_ms = self._clock.monotonic_ms()
         due = now_ms >= self._next_progress_ms
         first_rows = not self._data_flowed and self.wiring.flowing()
-        if not (due or first_rows):
+        at_the_end = not self._drained and self.wiring.drained()
+        if not (due or first_rows or at_the_end):
             return
         requests = counts_of(self._store.objects)
         report = progress_of(
@@ -445,6 +446,7 @@ class Worker:
             now_ms,
         )
         self._data_flowed = self._data_flowed or report.flowing
+        self._drained = report.drained
         self._next_progress_ms = now_ms + PROGRESS_INTERVAL_MS
         self._send(report)
         self._report_waits(now_ms)

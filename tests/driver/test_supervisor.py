@@ -347,7 +347,7 @@ class TestRefusals:
         self.refuse(
             lambda _: wider.plan,
             IncompatibleStateError,
-            r"totals is not what it was in checkpoint 4: window was .*10000000.* is .*20000000",
+            r"totals is not what it was in checkpoint 3: window was .*10000000.* is .*20000000",
         )
 
     def test_an_operator_that_is_gone(self):

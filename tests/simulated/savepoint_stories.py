@@ -33,7 +33,8 @@ def slow_job(rows: int = 150, row_ms: float = 12) -> Job:
     tables = payments(3, rows)
     burden = Burden(row_ms)
     p = Pipeline("slow")
-    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY).rebalance()
+    source = p.source("in", MemorySource(tables, batch_rows=4))
+    rows = source.watermark("ts", max_delay=DELAY).rebalance()
     slow = rows.map(burden.carry)
     return with_ledgers(p, {"out": (windowed(slow), totals(rows_of(tables)))}, burden)
 

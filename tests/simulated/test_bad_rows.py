@@ -77,7 +77,7 @@ def test_a_message_of_an_unknown_source_is_refused_before_anything_is_claimed() 
 
 
 def test_dropped_rows_are_counted_everywhere() -> None:
-    dropping = job(on_bad_row="drop", bad_share_max="30%")
+    dropping = job(on_bad_row="drop", bad_share_max="30%", rows_per_second=300)
     simulation = Simulation(dropping.plan, parallelism=2, checkpoint=CoordinatorConfig(10))
     simulation.when(CheckpointCompleted, lambda: simulation.kill_worker(0), 2)
     result = simulation.run()

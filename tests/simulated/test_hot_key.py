@@ -48,7 +48,7 @@ class Hot:
         self.spend: Callable[[float], None] = lambda _: None
         self.job = self._build()
         config = CoordinatorConfig(
-            interval_ms=20, alignment_timeout_ms=timeout_ms, tolerable_failures=None
+            interval_ms=5, alignment_timeout_ms=timeout_ms, tolerable_failures=None
         )
         self.simulation = Simulation(
             self.job.plan, parallelism=WORKERS, seed=seed, checkpoint=config

@@ -66,7 +66,7 @@ def run(
             interval_ms=5, alignment_timeout_ms=MODES[mode], tolerable_failures=None
         ),
     )
-    job.burden.row_ms, job.burden.spend = 1.0, simulation.world.spend
+    job.burden.row_ms, job.burden.spend = 4.0, simulation.world.spend
     simulation.options = replace(simulation.options, state=StateOptions(snapshots))
     for parallelism in workers[:-1]:
         simulation.options = replace(simulation.options, parallelism=parallelism)
@@ -149,7 +149,7 @@ def test_what_several_queues_held_may_be_in_one_and_is_not_too_much_then() -> No
     simulation = Simulation(
         job.plan, parallelism=4, checkpoint=CoordinatorConfig(interval_ms=5, alignment_timeout_ms=0)
     )
-    job.burden.row_ms, job.burden.spend = 20.0, simulation.world.spend
+    job.burden.row_ms, job.burden.spend = 4.0, simulation.world.spend
     simulation.when(CheckpointCompleted, simulation.kill_driver, 2)
     with pytest.raises(ProcessKilledError):
         simulation.run()

@@ -22,7 +22,7 @@ from laminar_core.testing.simulation import Simulation
 
 
 def simulate(*faults: Fault, seed: int = 0, **config) -> tuple[Job, Simulation]:
-    job = windows_job(2)
+    job = windows_job(2, pace=300)
     checkpoint = CoordinatorConfig(**{"interval_ms": 10, "tolerable_failures": None, **config})
     objects = FaultyStore(MemoryObjectStore(), *faults)
     return job, Simulation(job.plan, seed=seed, checkpoint=checkpoint, objects=objects)

@@ -17,7 +17,7 @@ LONG_MS = 60_000
 
 
 def simulate(seed: int = 0, checkpoint: CoordinatorConfig = OFTEN) -> tuple[Job, Simulation]:
-    job = windows_job(2)
+    job = windows_job(2, pace=1_000)
     return job, Simulation(job.plan, seed=seed, checkpoint=checkpoint)
 
 

@@ -56,7 +56,7 @@ def run(
     seed: int = 0,
 ) -> list[str]:
     """1 to 3 to 2 workers, also the same number again; killed, and at last run to the end."""
-    job, objects = PACED[name](1, pace=80), SimulatedDisk()
+    job, objects = PACED[name](1, pace=60), SimulatedDisk()
     checkpoint = CoordinatorConfig(interval_ms=20, alignment_timeout_ms=budget_ms)
     rows_late = 0
     for part, parallelism in enumerate(WORKERS):

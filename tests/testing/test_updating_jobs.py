@@ -110,7 +110,7 @@ def test_crashes_and_other_numbers_of_workers_change_nothing(name: str) -> None:
 def test_a_partner_that_is_not_counted_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UpdatingJoiner, "_change_partners", lambda *_: None)
     problems: list[str] = []
-    for seed in SEEDS:
+    for seed in range(6):
         job = UPDATING_JOBS["join-with-ttl"](2)
         result = Simulation(job.plan, parallelism=2, seed=seed).run()
         problems += job.problems(result.rows_late)

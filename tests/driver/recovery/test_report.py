@@ -31,7 +31,7 @@ OFTEN = CoordinatorConfig(interval_ms=10)
 
 def interrupted(job: Job | None = None, checkpoints: int = 3) -> tuple[Job, Simulation]:
     """A job whose driver was killed after so many checkpoints."""
-    job = job or windows_job(2)
+    job = job or windows_job(2, pace=300)
     simulation = Simulation(job.plan, checkpoint=OFTEN, objects=SimulatedDisk())
     simulation.when(CheckpointCompleted, simulation.kill_driver, checkpoints)
     with pytest.raises(ProcessKilledError):
@@ -79,7 +79,7 @@ class TestWhatFits:
         assert source.rows_read + source.rows_left == 120
 
     def test_a_job_that_never_had_a_checkpoint_starts_fresh(self):
-        job = windows_job(2)
+        job = windows_job(2, pace=300)
         report = examine(Simulation(job.plan))
         assert (report.verdict, report.exit_code, report.checkpoint) == ("fresh", 0, None)
         assert report.sources == (SourceReport("in", 3, 0, 120),)
@@ -118,9 +118,9 @@ class TestWhatDoesNot:
 
     def test_everything_that_is_in_the_way_is_named_at_once(self):
         """Another window, a source that lost rows, and parts that are gone."""
-        job, simulation = interrupted(fan_out_job(2), checkpoints=1)
+        job, simulation = interrupted(fan_out_job(2), checkpoints=2)
         store = simulation.store
-        store.objects.delete(store.paths.commit(1))
+        store.objects.delete(store.paths.commit(2))
         for ledger in job.ledgers.values():
             ledger.load(Ledger())
         other = fan_out_job(2)
@@ -136,11 +136,12 @@ class TestWhatDoesNot:
             ErrorCode.SOURCE_CHANGED,
             ErrorCode.TRANSACTION_LOST,
             ErrorCode.TRANSACTION_LOST,
+            ErrorCode.TRANSACTION_LOST,
         ]
         assert [o.operator_id for o in report.operators if o.status == "unmapped"] == ["in"]
         assert "rows are lost" in report.sources[0].problem
         assert {gap.why for gap in report.sources[0].gaps} == {"truncated"}
-        with pytest.raises(IncompatibleStateError, match=r"and 3 more: `laminar recover"):
+        with pytest.raises(IncompatibleStateError, match=r"and 4 more: `laminar recover"):
             report.raise_problem()
 
     def test_state_of_an_operator_that_is_gone_does_not_map(self):

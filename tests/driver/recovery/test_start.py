@@ -34,7 +34,7 @@ OFTEN = CoordinatorConfig(interval_ms=10)
 
 def interrupted(seed: int = 0, checkpoints: int = 3) -> tuple[Job, Simulation]:
     """A job whose driver was killed after so many checkpoints."""
-    job = windows_job(2)
+    job = windows_job(2, pace=300)
     simulation = Simulation(job.plan, seed=seed, checkpoint=OFTEN)
     simulation.when(CheckpointCompleted, simulation.kill_driver, checkpoints)
     with pytest.raises(ProcessKilledError):
@@ -44,7 +44,7 @@ def interrupted(seed: int = 0, checkpoints: int = 3) -> tuple[Job, Simulation]:
 
 def interrupted_commit() -> tuple[Job, Simulation]:
     """A job whose driver died in a commit: a part was visible, and nothing was listed."""
-    job = windows_job(2)
+    job = windows_job(2, pace=300)
     simulation = Simulation(job.plan, checkpoint=OFTEN)
     ledger = job.ledgers["out"]
 
@@ -63,7 +63,7 @@ def interrupted_commit() -> tuple[Job, Simulation]:
 
 def finished() -> tuple[Job, Simulation]:
     """A job that ran to its end and left more than three checkpoints."""
-    job = windows_job(2)
+    job = windows_job(2, pace=300)
     simulation = Simulation(job.plan, checkpoint=OFTEN)
     simulation.run()
     assert len(simulation.store.manifests.ids()) > 3
@@ -286,7 +286,7 @@ class TestFencing:
         job.check()
 
     def test_a_driver_asleep_before_its_first_output_check_is_not_told_of_another_run(self):
-        job = windows_job(2)
+        job = windows_job(2, pace=300)
         simulation = Simulation(job.plan)
         asleep = []
 
@@ -335,7 +335,7 @@ class TestRestoreRequests:
         job.check()
 
     def test_there_never_was_one_and_none_can_be_read_are_different_answers(self):
-        job = windows_job(2)
+        job = windows_job(2, pace=300)
         with pytest.raises(ConfigurationError) as never:
             Simulation(job.plan).run(restore_id=1)
         _, simulation = finished()

@@ -7,6 +7,7 @@ TABLES = {
         "payments-beside",
         {
             "Laminar": "laminar",
+            "Laminar, pages not verified": "unverified",
             "numpy and pyarrow by hand": "by_hand",
             "DuckDB": "duckdb",
             "Polars": "polars",

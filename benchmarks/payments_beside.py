@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Series
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Self
@@ -43,12 +43,23 @@ ROUNDS = 5
 BUDGET_S = 240.0
 TWO = 2
 LAMINAR, CEILING, FLINK, BYTEWAX = "laminar", "by_hand", "flink_sql", "bytewax"
+UNVERIFIED = "unverified"
+"""Laminar without verification of pages, which no other system does."""
 WHOLE_FILES = ("duckdb", "polars", "datafusion")
+OTHERS = (CEILING, *WHOLE_FILES)
 TO_CEILING, TO_WHOLE_FILES, SECOND_WORKER, TO_BYTEWAX = 0.7, 1.3, 1.7, 2.0
 """The targets of ratios."""
 _BESIDE, _FLINK, _GENERATOR = "payments_beside", "payments_beside_12m", "generator"
 _MILLION = 1_000_000
 _ROOT = dataset.ROOT / "beside"
+
+
+def _line(question: Question, _: int) -> list[str]:
+    return [question.line()]
+
+
+def _unverified(question: Question, _: int) -> list[str]:
+    return [replace(question, verify_pages=False).line()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,7 @@ class Entrant:
     command: list[str]
     environment: Mapping[str, str] | None = None
     settings: tuple[str, ...] = ()
-    lines: Callable[[Question, int], list[str]] = lambda question, _: [question.line()]
+    lines: Callable[[Question, int], list[str]] = _line
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +81,7 @@ class Case:
     folder: Path
     rows: int
     workers: int = TWO
-    systems: tuple[str, ...] = (LAMINAR, CEILING, *WHOLE_FILES)
+    systems: tuple[str, ...] = (LAMINAR, *OTHERS)
     """Who answers, of those that are here."""
 
 
@@ -92,10 +103,10 @@ def beside() -> list[Result]:
     """Payments beside numpy in two processes, DuckDB, Polars, DataFusion and Flink SQL."""
     rows = dataset.THROUGHPUT_ROWS
     cases = [
-        Case(_BESIDE, dataset.payments(rows), rows),
+        Case(_BESIDE, dataset.payments(rows), rows, systems=(LAMINAR, UNVERIFIED, *OTHERS)),
         Case(_FLINK, dataset.payments(FLINK_ROWS), FLINK_ROWS, systems=(LAMINAR, FLINK)),
     ]
-    everybody = (LAMINAR, CEILING, *WHOLE_FILES, FLINK)
+    everybody = (LAMINAR, UNVERIFIED, *OTHERS, FLINK)
     few = Case("warm", dataset.payments(WARM_ROWS), WARM_ROWS, systems=everybody)
     with _Turns("payments-beside", TWO) as turns:
         turns.start(everybody, named=True)
@@ -122,7 +133,7 @@ def keys() -> list[Result]:
     """Payments of a thousand to ten million merchants, beside numpy, DuckDB and Polars."""
     cases = [_of_keys(count, KEYS_ROWS) for count in KEYS]
     with _Turns("payments-keys", TWO) as turns:
-        turns.start((LAMINAR, CEILING, *WHOLE_FILES), named=False)
+        turns.start((LAMINAR, *OTHERS), named=False)
         found = turns.measure(cases, [_of_keys(KEYS[0], WARM_ROWS)])
     return [result for name, of_case in found.items() for result in speed_results(name, of_case)]
 
@@ -206,7 +217,7 @@ class _Turns:
             try:
                 cost = self._ask(entrant, system, case)
             except SystemFailedError as error:
-                if entrant.name == LAMINAR:
+                if entrant.name in (LAMINAR, UNVERIFIED):
                     raise
                 said = f"{self._benchmark}: {case.name}: without {entrant.name} from here: {error}"
                 click.echo(said, err=True)
@@ -249,8 +260,10 @@ def entrants(benchmark: str, names: Series[str], workers: int, *, named: bool) -
     python = [sys.executable, "-m"]
     systems = "benchmarks.payments_systems"
     stores = str(_ROOT / "stores")
-    if LAMINAR in names:
-        yield Entrant(LAMINAR, [*python, f"{systems}.job", stores, str(workers)])
+    for name, lines in ((LAMINAR, _line), (UNVERIFIED, _unverified)):
+        if name in names:
+            command = [*python, f"{systems}.job", f"{stores}-{name}", str(workers)]
+            yield Entrant(name, command, lines=lines)
     if CEILING in names:
         yield Entrant(CEILING, [*python, f"{systems}.by_hand", str(workers)])
     for engine in (engine for engine in WHOLE_FILES if engine in names):
@@ -297,8 +310,11 @@ def beside_results(found: Mapping[str, Found]) -> Iterator[Result]:
     for name, of_case in found.items():
         yield from speed_results(name, of_case)
     of_all = found[_BESIDE]
-    if engines := [engine for engine in WHOLE_FILES if engine in of_all.costs]:
+    others = [system for system in OTHERS if system in of_all.costs]
+    if engines := [system for system in others if system in WHOLE_FILES]:
         yield _ratio(f"{_BESIDE}_whole_files_ratio", of_all, engines, TO_WHOLE_FILES)
+    for name in others if UNVERIFIED in of_all.costs else ():
+        yield _ratio(f"{_BESIDE}_{UNVERIFIED}_to_{name}", of_all, [name], ours=UNVERIFIED)
 
 
 def generator_results(found: Found) -> Iterator[Result]:
@@ -322,9 +338,15 @@ def workers_results(found: Mapping[str, Found]) -> Iterator[Result]:
         yield Result.of_rounds(f"second_worker_{system}", gain, "ratio", "higher", target)
 
 
-def _ratio(name: str, found: Found, systems: Series[str], target: float | None) -> Result:
+def _ratio(
+    name: str,
+    found: Found,
+    systems: Series[str],
+    target: float | None = None,
+    ours: str = LAMINAR,
+) -> Result:
     """Return Laminar's speed to that of the fastest of these systems, round by round."""
     best = map(max, zip(*(found.speeds(system) for system in systems), strict=True))
-    pairs = zip(found.speeds(LAMINAR), best, strict=False)  # One may have had fewer rounds.
-    ratios = [ours / theirs for ours, theirs in pairs]
+    pairs = zip(found.speeds(ours), best, strict=False)  # One may have had fewer rounds.
+    ratios = [speed / theirs for speed, theirs in pairs]
     return Result.of_rounds(name, ratios, "ratio", "higher", target)

@@ -14,7 +14,8 @@ from benchmarks.payments_beside import (
     FLINK,
     KEYS,
     LAMINAR,
-    WHOLE_FILES,
+    OTHERS,
+    UNVERIFIED,
     WORKERS,
     Case,
     Found,
@@ -28,7 +29,7 @@ from benchmarks.payments_systems.question import START_US, Question
 from benchmarks.result import Result
 from benchmarks.topics.system import Cost, SystemFailedError
 
-SYSTEMS = (LAMINAR, CEILING, *WHOLE_FILES)
+SYSTEMS = (LAMINAR, *OTHERS)
 
 
 def found(*systems: str, rounds: int = 2) -> Found:
@@ -59,6 +60,26 @@ def test_ratios_are_of_one_round_and_the_best_engine_counts() -> None:
         "payments_beside_by_hand_ratio": 0.7,
         "payments_beside_whole_files_ratio": 1.3,
     }
+
+
+def test_without_verification_of_pages_there_is_a_ratio_to_each_other_system() -> None:
+    of_all = found(UNVERIFIED, LAMINAR, CEILING, "duckdb")
+    results = by_name(
+        list(beside_results({"payments_beside": of_all, "payments_beside_12m": found(LAMINAR)}))
+    )
+    assert results["payments_beside_unverified_to_by_hand"].values == (3.0, 3.0)
+    assert results["payments_beside_unverified_to_duckdb"].values == (4.0, 4.0)
+    assert results["payments_beside_unverified_ratio"].values == (0.5, 0.5)  # Of Laminar to it.
+    assert "payments_beside_unverified_to_polars" not in results
+
+
+def test_only_one_of_both_programs_is_asked_not_to_verify() -> None:
+    question = Question("rows", "out", 2)
+    asked = {
+        each.name: [Question.of(line).verify_pages for line in each.lines(question, 1)]
+        for each in entrants("it", (LAMINAR, UNVERIFIED), 2, named=True)
+    }
+    assert asked == {LAMINAR: [True], UNVERIFIED: [False]}
 
 
 def test_systems_that_are_absent_are_left_out() -> None:

@@ -44,12 +44,12 @@ ROWS = (
         "payments_beside_by_hand_ratio",
         0.7,
         {
-            "pages not verified": "payments_beside_unverified_to_by_hand",
             "CPU per million rows": "payments_beside_laminar_cpu",
             "by hand": "payments_beside_by_hand_cpu",
             "DuckDB": "payments_beside_duckdb_cpu",
             "Polars": "payments_beside_polars_cpu",
             "DataFusion": "payments_beside_datafusion_cpu",
+            "the ratio without verification of pages": "payments_beside_unverified_to_by_hand",
         },
     ),
     Row(
@@ -58,10 +58,10 @@ ROWS = (
         "payments_beside_whole_files_ratio",
         1.3,
         {
-            "pages not verified, to DuckDB": "payments_beside_unverified_to_duckdb",
             "to DuckDB": "payments_beside_duckdb_ratio",
             "to Polars": "payments_beside_polars_ratio",
             "to DataFusion": "payments_beside_datafusion_ratio",
+            "without verification of pages, to DuckDB": "payments_beside_unverified_to_duckdb",
         },
     ),
     Row(

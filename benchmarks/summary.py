@@ -49,7 +49,7 @@ ROWS = (
             "DuckDB": "payments_beside_duckdb_cpu",
             "Polars": "payments_beside_polars_cpu",
             "DataFusion": "payments_beside_datafusion_cpu",
-            "the ratio without verification of pages": "payments_beside_unverified_to_by_hand",
+            "without verification of pages, to numpy": "payments_beside_unverified_to_by_hand",
         },
     ),
     Row(

@@ -39,19 +39,15 @@ Numbers = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A line of a program's input: the files, the folder for the answer, and how many workers.
-
-    Only Laminar verifies the checksums of pages; ``verify_pages`` is for it.
-    """
+    """A line of a program's input: the files, the folder for the answer, and how many workers."""
 
     rows: str
     output: str
     workers: int
-    verify_pages: bool = True
 
     def line(self) -> str:
         """Return the line."""
-        return json.dumps([self.rows, self.output, self.workers, self.verify_pages])
+        return json.dumps([self.rows, self.output, self.workers])
 
     @classmethod
     def of(cls, line: str) -> Self:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from laminar_core.driver.events import CheckpointFailed
+from laminar_core.driver.events import CheckpointFailed, GenerationStarted
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.coordinator_events import Declined
@@ -125,9 +125,10 @@ def test_a_job_that_had_failures_leaves_nothing_that_it_could_have_deleted(seed:
         objects=FaultyStore(MemoryObjectStore(), *faults),
     )
     simulation.network.control_loss = 0.1 * (seed % 2)
-    simulation.world.at_turn(100 + 40 * seed, lambda: simulation.kill_worker(seed % 2))
+    simulation.world.at_turn(100 + 20 * seed, lambda: simulation.kill_worker(seed % 2))
     simulation.run_to_end()
     job.check()
+    assert len([e for e in simulation.events if isinstance(e, GenerationStarted)]) == 2
     failed = {e.checkpoint_id for e in simulation.events if isinstance(e, CheckpointFailed)}
     assert failed
     assert failed - left_over(simulation), "some are gone at once"

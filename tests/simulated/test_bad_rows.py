@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from laminar_core.connectors.formats.bad_rows import SkippedMessage
-from laminar_core.driver.events import CheckpointCompleted, Finished
+from laminar_core.driver.events import CheckpointCompleted, Finished, GenerationStarted
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.base import Emitted, JsonObject, Side, Snapshot, SubtaskContext
 from laminar_core.pipeline import LettersTo, Pipeline
@@ -113,6 +113,7 @@ def test_letters_to_a_sink_are_committed_with_the_checkpoint_that_has_their_rows
     simulation.when(CheckpointCompleted, lambda: simulation.kill_worker(1), 1)
     simulation.when(CheckpointCompleted, simulation.kill_driver, 3)
     result = simulation.run_to_end()
+    assert len([e for e in simulation.events if isinstance(e, GenerationStarted)]) == 3
     kept.check()
     assert result.bad_rows == BadRowTotals(letters=BAD)
     found = sorted((row["split"], int(str(row["offset"]))) for row in letters.rows())

@@ -34,7 +34,7 @@ def test_the_output_is_exact_whatever_overtakes_what(seed: int) -> None:
     config = CoordinatorConfig(interval_ms=20, alignment_timeout_ms=(None, 0, 5)[seed % 3])
     simulation = Simulation(job.plan, parallelism=3, seed=seed, checkpoint=config, reorders=4)
     simulation.world.at_turn(100 + 15 * seed, lambda: simulation.kill_worker(seed % 3))
-    simulation.run_to_end()
+    assert simulation.run_to_end().generations == 2
     job.check()
     assert reordered(simulation) > 0
 

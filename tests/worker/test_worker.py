@@ -341,8 +341,8 @@ class TestProgress:
         assert (last.drained, last.rows_in, last.rows_late) == (True, 120, 0)
         assert [progress.drained for progress in bench.said(Progress)].count(True) == 1
         bench.clock.wait_ms(200)
-        bench.turn()
-        assert bench.said(Progress)[-1].drained
+        bench.turn()  # A report can be lost, so the next one says it again.
+        assert [progress.drained for progress in bench.said(Progress)].count(True) == 2
 
 
 class TestEnd:

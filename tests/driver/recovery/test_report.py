@@ -79,7 +79,7 @@ class TestWhatFits:
         assert source.rows_read + source.rows_left == 120
 
     def test_a_job_that_never_had_a_checkpoint_starts_fresh(self):
-        job = windows_job(2, pace=300)
+        job = windows_job(2)
         report = examine(Simulation(job.plan))
         assert (report.verdict, report.exit_code, report.checkpoint) == ("fresh", 0, None)
         assert report.sources == (SourceReport("in", 3, 0, 120),)

@@ -335,7 +335,7 @@ class TestRestoreRequests:
         job.check()
 
     def test_there_never_was_one_and_none_can_be_read_are_different_answers(self):
-        job = windows_job(2, pace=300)
+        job = windows_job(2)
         with pytest.raises(ConfigurationError) as never:
             Simulation(job.plan).run(restore_id=1)
         _, simulation = finished()

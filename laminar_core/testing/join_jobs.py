@@ -65,7 +65,7 @@ def late_join_job(parallelism: int) -> Job:
     del parallelism
     tables, burden = with_late_rows(), Burden()
     p = Pipeline("late-join")
-    left = p.source("payments", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    left = p.source("payments", MemorySource(tables, batch_rows=4)).watermark("ts", max_delay=DELAY)
     left = left.rebalance().map(burden.carry, name="slow")
     right = p.source("refunds", MemorySource(refunds(), batch_rows=6)).watermark("at")
     rows = left.join(right, on=ON, within=WITHIN, how="full", name="join")
@@ -98,7 +98,8 @@ def late_join_job(parallelism: int) -> Job:
 def two_streams(name: str) -> tuple[Pipeline, Stream, Stream, Burden]:
     """Return a slow stream of payments and one of refunds."""
     p, burden = Pipeline(name), Burden()
-    left = p.source("payments", MemorySource(payments())).watermark("ts", max_delay=DELAY)
+    payers = MemorySource(payments(), batch_rows=4)
+    left = p.source("payments", payers).watermark("ts", max_delay=DELAY)
     left = left.rebalance().map(burden.carry, name="slow")
     source = MemorySource(refunds(), batch_rows=6, gap_every=9)
     right = p.source("refunds", source).watermark("at", max_delay=DELAY)

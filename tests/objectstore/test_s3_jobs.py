@@ -29,7 +29,7 @@ def cli(monkeypatch, capsys) -> CommandLine:
 
 def simulate(objects: ObjectStore) -> tuple[Job, Simulation]:
     """A job of windows that checkpoints all the time."""
-    job = windows_job(2)
+    job = windows_job(2, pace=300)
     checkpoint = CoordinatorConfig(interval_ms=20, tolerable_failures=None)
     return job, Simulation(job.plan, checkpoint=checkpoint, objects=objects)
 

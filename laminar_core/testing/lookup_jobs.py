@@ -68,7 +68,7 @@ def table_lookup_job(parallelism: int) -> Job:
     names = [*KEYS[:-1], KEYS[1], None]
     table = pa.table({"shop": names, "city": [f"c{n}" for n in range(len(names))]})
     p, burden = Pipeline("table-lookup"), Burden()
-    payers = MemorySource(payments(), batch_rows=4)
+    payers = MemorySource(payments(), batch_rows=4)  # With two, few rows lack a version.
     rows = p.source("payments", payers).watermark("ts", max_delay=DELAY)
     rows = rows.rebalance().map(burden.carry, name="slow")
     found = rows.lookup(MemoryTable(table), "cities", on={"key": "shop"}, matches="all")
@@ -91,7 +91,7 @@ def version_lookup_job(parallelism: int) -> Job:
     """
     del parallelism
     p, burden = Pipeline("version-lookup"), Burden()
-    payers = MemorySource(payments(), batch_rows=4)
+    payers = MemorySource(payments(), batch_rows=4)  # With two, few rows lack a version.
     rows = p.source("payments", payers).watermark("ts", max_delay=DELAY)
     rows = rows.map(burden.carry, name="slow")
     source = MemorySource(versions(), batch_rows=5, gap_every=3, gap_polls=4)

@@ -30,7 +30,8 @@ from laminar_core.state.splits import at_rows, numbered_splits, row_offsets
 class MemorySource(Source):
     """Reads ``splits``, one table each, ``batch_rows`` rows at a time.
 
-    After every ``gap_every`` batches it has nothing for ``gap_polls`` polls. If it is not
+    These are few by default, so that checkpoints and disasters meet even a short job between its
+    rows. After every ``gap_every`` batches it has nothing for ``gap_polls`` polls. If it is not
     ``bounded``, it never ends, although nothing comes any more. Of each split the rows with a
     number, counted from 1, that ``bad_every`` divides are letters. The rows of each split before
     ``first_row`` are gone, as from an input that deletes old rows. With

@@ -433,6 +433,7 @@ class Worker:
         now_ms = self._clock.monotonic_ms()
         due = now_ms >= self._next_progress_ms
         first_rows = not self._data_flowed and self.wiring.flowing()
+        # The last checkpoint of a bounded job waits for this report of every worker.
         at_the_end = not self._drained and self.wiring.drained()
         if not (due or first_rows or at_the_end):
             return

@@ -76,6 +76,9 @@ class Bundle:
         self._largest = 0
         self._row_count = 0
         """Rows that were added and not taken."""
+        self._rows_before = 0
+        """Number of rows when results were taken last: about as many will share the places again.
+        """
 
     @property
     def first_pane(self) -> int | None:
@@ -96,7 +99,8 @@ class Bundle:
         if found is None:
             return None
         keys = [_encoded(key) for key in keys]
-        rows_of_a_pane = (rows.num_rows + self._row_count) // (panes.last - panes.first + 1)
+        shared_by = rows.num_rows + max(self._row_count, self._rows_before)
+        rows_of_a_pane = shared_by // (panes.last - panes.first + 1)
         places = KeyPlaces.of(keys, self._places, rows_of_a_pane)
         if places is None or panes.last - panes.first >= self._panes_max(places):
             return None
@@ -137,8 +141,10 @@ class Bundle:
 
     def take(self, before: int | None = None) -> Iterator[PartialResults]:
         """Take out the results of panes before this one, in ascending order; None: of all."""
+        held = self._row_count
         for pane in sorted(self._panes):
             if before is None or pane < before:
+                self._rows_before = held
                 assert self._places is not None
                 assert self._arrays is not None
                 self._panes.discard(pane)

@@ -34,7 +34,8 @@ class Combiner:
     def __init__(self, spec: "PartialAggregate") -> None:
         self._spec = spec
         self._accumulators = spec.accumulators
-        self._density = Density()
+        self._densities = (Density(), Density())
+        """The first judges batches with a few rows, the second larger ones."""
         self._bundle = Bundle(self._accumulators)
         self._bundles = spec.bundles and bool(spec.keys)
         self._closed: int | None = None
@@ -97,9 +98,20 @@ class Combiner:
         return Panes(first, last, pane_numbers(self._spec.window, times) if first < last else None)
 
     def _addition(self, rows: pa.Table, panes: Panes) -> Addition | None:
-        if not self._bundles or self._density.is_sparse or rows.num_rows < BUNDLED_ROWS_MIN:
+        has_few_rows = rows.num_rows < BUNDLED_ROWS_MIN
+        is_hopeless = not self.has_bundle if has_few_rows else self._density_of(rows).is_sparse
+        if not self._bundles or is_hopeless:
             return None
-        return self._bundle.addition([rows.column(key) for key in self._spec.keys], panes, rows)
+        keys = [rows.column(key) for key in self._spec.keys]
+        addition = self._bundle.addition(keys, panes, rows)
+        if addition is not None and has_few_rows and not self._bundle.has_room(addition):
+            return None
+        return addition
+
+    def _density_of(self, rows: pa.Table) -> Density:
+        # Nearly every row of a few has a key of its own, which says nothing about many.
+        of_few, of_many = self._densities
+        return of_few if rows.num_rows < BUNDLED_ROWS_MIN else of_many
 
     def _finish_closed(self) -> Iterator[pa.RecordBatch]:
         first = self._bundle.first_pane
@@ -123,13 +135,14 @@ class Combiner:
         keys = {key: rows.column(key) for key in self._spec.keys}
         if panes.of_rows is not None:
             keys[WINDOW_START] = pa.chunked_array([_encoded(panes)])
-        found = single_rows(rows, self._accumulators) if self._density.is_sparse else None
+        density = self._density_of(rows)
+        found = single_rows(rows, self._accumulators) if density.is_sparse else None
         if found is not None:
             found |= keys
-            self._density.left_alone()
+            density.left_alone()
         else:
             combined = accumulate(keys, rows, self._accumulators)
-            self._density.combined(rows.num_rows, combined.num_rows)
+            density.combined(rows.num_rows, combined.num_rows)
             found = {name: combined.column(name) for name in combined.column_names}
         columns = {name: plain_column(column) for name, column in found.items()}
         return self._table(columns, panes.first).combine_chunks().to_batches()[0]

@@ -126,6 +126,20 @@ def test_a_key_of_a_pane_comes_once_for_many_batches() -> None:
     ]
 
 
+def test_places_are_kept_as_long_as_about_as_many_rows_come_between_two_cuts() -> None:
+    bundle = Bundle(ACCUMULATORS)
+    many = table([("", n, 0, 1) for n in range(100)])
+    few = table([("", n, 0, 1) for n in (0, 60)])
+    for cut in ("none", "after many rows"):
+        for rows in (many, few):
+            assert put(bundle, rows, ("n",)) == [], cut
+        assert len(as_rows(bundle.take())) == 100
+    assert put(bundle, few, ("n",)) == []
+    assert len(as_rows(bundle.take())) == 2
+    assert put(bundle, few, ("n",)) is None, "100 places for two rows"
+    assert put(bundle, many, ("n",)) == []
+
+
 def test_panes_that_are_far_apart_do_not_share_it() -> None:
     bundle = Bundle(ACCUMULATORS)
     assert put(bundle, table([("a", 0, 0, 1)]), ["k"]) == []

@@ -149,6 +149,23 @@ class TestBundle:
         assert not made.has_bundle
         assert list(made.process(batch())) == []
 
+    def test_few_rows_join_a_bundle_that_is_there(self) -> None:
+        made = opened(spec())
+        assert list(made.process(batch((1, "a", 1, 5), (1, "a", 2, 5)))) == []
+        assert list(made.process(batch((1, "a", 3, 5)))) == []
+        assert counts(made.finish_bundle()) == [(1, 3)]
+
+    def test_few_rows_finish_no_bundle_in_which_they_have_no_room(self) -> None:
+        made = opened(spec())
+        assert list(made.process(batch((1, "a", 1, 5), (1, "a", 2, 5)))) == []
+        assert counts(made.process(batch((1, "a", 71, 5)))) == [(1, 1)]
+        assert counts(made.finish_bundle()) == [(1, 2)]
+
+    def test_few_rows_say_nothing_about_the_keys_of_many(self) -> None:
+        made = opened(spec())
+        assert counts(made.process(batch((1, "a", 1, 5)))) == [(1, 1)]
+        assert list(made.process(batch((1, "a", 1, 5), (1, "a", 2, 5)))) == []
+
     def test_it_is_finished_before_what_has_no_room_in_it(self) -> None:
         made = opened(spec())
         assert list(made.process(batch((1, "a", 1, 5), (1, "a", 2, 5)))) == []

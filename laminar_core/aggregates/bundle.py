@@ -24,6 +24,9 @@ BYTES_MAX = 64 << 20
 PANES_MAX = 4
 """Number of neighbouring panes that a bundle has places for; a power of two."""
 
+STEP_ROWS = 16_384
+"""Rows that all columns take before the next ones come: their places are still in the cache."""
+
 Values = npt.NDArray[np.int64 | np.float64]
 
 _Batch = Sequence[Values | None]
@@ -168,40 +171,47 @@ def _encoded(key: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """The places of an accumulator, what each begins with, and how a value is added to it."""
+    """One number of each place, and how a value is added to it."""
 
-    places: Values
-    first: float
+    numbers: Values
     function: np.ufunc
 
 
 @dataclass(frozen=True, slots=True)
 class _Arrays:
-    """Shapes: each array has ``count`` places for each of ``panes`` neighbouring panes.
+    """``count`` places for each of ``panes`` neighbouring panes.
 
-    The places of a pane are found by its number modulo ``panes``.
+    The places of a pane are found by its number modulo ``panes``. All numbers of a place are next
+    to each other, in one line of the cache or two. Shapes: ``places`` has a row for each place,
+    ``empty`` is a row without input.
     """
 
     count: int
     panes: int
-    row_counts: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+    empty: npt.NDArray[np.int64]
     columns: Sequence[_Column | None]
-    """By accumulator; None: ``row_counts`` is what it counts."""
+    """By accumulator; None: it is the number of rows."""
 
     @classmethod
     def of(
         cls, count: int, panes: int, accumulators: Sequence[Accumulator], like: _Batch
     ) -> "_Arrays":
         """Return arrays without rows, for values that are ``like`` these."""
+        width = 1 + sum(values is not None for values in like)
+        places, empty = np.empty((count * panes, width), np.int64), np.zeros(width, np.int64)
         columns: list[_Column | None] = []
+        at = 0
         for accumulator, values in zip(accumulators, like, strict=True):
             if values is None:
                 columns.append(None)
                 continue
+            at += 1
             first, function = identity_of(str(accumulator.function), values.dtype)
-            places = np.full(count * panes, first, values.dtype)
-            columns.append(_Column(places, first, function))
-        return cls(count, panes, np.zeros(count * panes, np.int64), columns)
+            empty[at : at + 1].view(values.dtype)[0] = first
+            columns.append(_Column(places[:, at].view(values.dtype), function))
+        places[:] = empty
+        return cls(count, panes, places, empty, columns)
 
     def add(self, at: Numbers, panes: Panes, batch: _Batch) -> None:
         """Add rows; ``at`` has the place of each in its pane."""
@@ -212,28 +222,39 @@ class _Arrays:
             pane_at = panes.of_rows & (self.panes - 1)
             pane_at *= self.count
             at = np.add(pane_at, at, out=pane_at)
-        np.add.at(self.row_counts[part], at, 1)
-        for column, values in zip(self.columns, batch, strict=True):
-            if column is not None and values is not None:
-                column.function.at(column.places[part], at, values)
+        pairs = zip(self.columns, batch, strict=True)
+        added = [
+            (column.function, column.numbers[part], values)
+            for column, values in pairs
+            if column is not None and values is not None
+        ]
+        row_counts = self.places[part, 0]
+        for some in _steps(len(at)):
+            np.add.at(row_counts, at[some], 1)
+            for function, numbers, values in added:
+                function.at(numbers, at[some], values[some])
 
     def take(self, pane: int) -> tuple[int, Numbers, Sequence[pa.Array]]:
         """Remove the rows of the pane; return how many, the places that had any, their values."""
         part = self._part(pane)
-        row_counts = self.row_counts[part]
+        row_counts = self.places[part, 0]
         at = np.flatnonzero(row_counts)
-        kept = [row_counts if column is None else column.places[part] for column in self.columns]
-        found = [pa.array(values[at]) for values in kept]
-        row_count = int(row_counts[at].sum())
-        row_counts.fill(0)
-        for column in self.columns:
-            if column is not None:
-                column.places[part] = column.first
-        return row_count, at, found
+        row_count = int(row_counts.sum())
+        kept = [row_counts if column is None else column.numbers[part] for column in self.columns]
+        found = [np.empty(len(at), numbers.dtype) for numbers in kept]
+        for some in _steps(len(at)):
+            for values, numbers in zip(found, kept, strict=True):
+                values[some] = numbers[at[some]]
+        self.places[part] = self.empty
+        return row_count, at, [pa.array(values) for values in found]
 
     def _part(self, pane: int) -> slice:
         first = (pane & (self.panes - 1)) * self.count
         return slice(first, first + self.count)
+
+
+def _steps(row_count: int) -> Iterator[slice]:
+    return (slice(start, start + STEP_ROWS) for start in range(0, row_count, STEP_ROWS))
 
 
 def _columns(rows: pa.Table, accumulators: Sequence[Accumulator]) -> tuple[_Batch, int] | None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from laminar_core.aggregates.accumulators import Accumulator
-from laminar_core.aggregates.dense import identity_of, is_simple
+from laminar_core.aggregates.dense import add_at, identity_of, is_simple
 from laminar_core.aggregates.grouping import INT64_MAX, Reduction
 from laminar_core.aggregates.key_places import KeyPlaces
 from laminar_core.aggregates.numbered_keys import Numbers
@@ -80,7 +80,9 @@ class Bundle:
         self._row_count = 0
         """Rows that were added and not taken."""
         self._rows_before = 0
-        """Number of rows when results were taken last: about as many will share the places again.
+        """Number of rows when results were taken: about as many will share the places again.
+
+        It halves where fewer come, since a bundle may be short for a reason that will not last.
         """
 
     @property
@@ -102,7 +104,8 @@ class Bundle:
         if found is None:
             return None
         keys = [_encoded(key) for key in keys]
-        shared_by = rows.num_rows + max(self._row_count, self._rows_before)
+        row_count = rows.num_rows  # At least one more batch like it is expected.
+        shared_by = max(2 * row_count, self._row_count + row_count, self._rows_before)
         rows_of_a_pane = shared_by // (panes.last - panes.first + 1)
         places = KeyPlaces.of(keys, self._places, rows_of_a_pane)
         if places is None or panes.last - panes.first >= self._panes_max(places):
@@ -144,17 +147,17 @@ class Bundle:
 
     def take(self, before: int | None = None) -> Iterator[PartialResults]:
         """Take out the results of panes before this one, in ascending order; None: of all."""
-        held = self._row_count
-        for pane in sorted(self._panes):
-            if before is None or pane < before:
-                self._rows_before = held
-                assert self._places is not None
-                assert self._arrays is not None
-                self._panes.discard(pane)
-                row_count, there, values = self._arrays.take(pane)
-                self._row_count -= row_count
-                if row_count:
-                    yield PartialResults(pane, self._places.keys(there), values)
+        taken = [pane for pane in sorted(self._panes) if before is None or pane < before]
+        if taken:
+            self._rows_before = max(self._row_count, self._rows_before // 2)
+        for pane in taken:
+            assert self._places is not None
+            assert self._arrays is not None
+            self._panes.discard(pane)
+            row_count, there, values = self._arrays.take(pane)
+            self._row_count -= row_count
+            if row_count:
+                yield PartialResults(pane, self._places.keys(there), values)
 
     def _panes_max(self, places: KeyPlaces) -> int:
         """Return how many neighbouring panes can have these places; a power of two, or none."""
@@ -230,9 +233,9 @@ class _Arrays:
         ]
         row_counts = self.places[part, 0]
         for some in _steps(len(at)):
-            np.add.at(row_counts, at[some], 1)
+            add_at(np.add, row_counts, at[some], 1)
             for function, numbers, values in added:
-                function.at(numbers, at[some], values[some])
+                add_at(function, numbers, at[some], values[some])
 
     def take(self, pane: int) -> tuple[int, Numbers, Sequence[pa.Array]]:
         """Remove the rows of the pane; return how many, the places that had any, their values."""

@@ -179,8 +179,22 @@ def _results(
     values = rows.column(reduction.column).to_numpy()
     first, added = identity_of(str(reduction.function), values.dtype)
     results = np.full(len(counts), first, values.dtype)
-    added.at(results, slots, values)
+    add_at(added, results, slots, values)
     return results
+
+
+def add_at(
+    function: np.ufunc,
+    places: npt.NDArray[np.int64 | np.float64],
+    at: npt.NDArray[np.intp],
+    values: npt.ArrayLike,
+) -> None:
+    """Add each value, or the same one, to its place.
+
+    A sum of floats may become infinite or NaN without a warning, as it does in pyarrow.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        function.at(places, at, values)
 
 
 def identity_of(function: str, dtype: np.dtype) -> tuple[float, np.ufunc]:

@@ -63,6 +63,7 @@ from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.changed_keys import ChangedKeys
 from laminar_core.state.expiry import unexpired
 from laminar_core.state.panes import Ground, PinnedPane, stored_tables
+from laminar_core.state.placed_rows import PlacedLayout
 from laminar_core.state.rescaling import Redistribution
 from laminar_core.state.window_layout import (
     TIME_TYPE,
@@ -236,11 +237,13 @@ class WindowAggregator:
         self._layout = spec.layout(input_schema)
         self._schema = spec.output_schema(input_schema)
         self._key_groups = owned_key_groups(context)
+        shelf = context.backend.shelf(self._layout.pane_schema)
         self._ground = Ground(
             self._layout,
-            context.backend.shelf(self._layout.pane_schema),
+            shelf,
             context.max_parallelism,
             self._key_groups,
+            PlacedLayout.of(self._layout) if shelf.in_memory else None,
         )
         changed = None if spec.early_us is None else ChangedKeys(spec.keys)
         self._state = WindowState(self._layout, self._ground, changed)

@@ -10,6 +10,8 @@ when the newer rows outnumber twice the reduced ones (ADR-0008). There are two s
 from before the last cut, and rows since then, which are the changes. New rows of a pane with many
 buckets are gathered first, or every batch would be split into tiny tables.
 
+Rows that have a place in arrays, see ``placed_rows``, are in no bucket.
+
 All ranges come from halving the subtask's own, so any two are disjoint or nested.
 """
 
@@ -23,6 +25,7 @@ import pyarrow as pa
 
 from laminar_core.codec.key_groups import key_group_order, key_groups_of
 from laminar_core.state.chunks import Chunk, HeldTable, Shelf
+from laminar_core.state.placed_rows import PinnedPlaces, PlacedLayout, PlacedRows
 from laminar_core.state.window_layout import KEY_GROUP, StateLayout, WindowTables, window_starts_of
 
 PENDING_ROWS_MIN = 65_536
@@ -46,6 +49,8 @@ class Ground:
     shelf: Shelf
     max_parallelism: int
     owned: range
+    placed: PlacedLayout | None = None
+    """None: no row has a place."""
 
     def groups_of(self, table: pa.Table) -> npt.NDArray[np.int32]:
         """Return the key group of every row."""
@@ -92,27 +97,40 @@ class PinnedPane:
     buckets: tuple[tuple[range, tuple[Chunk, ...]], ...]
     gathered: tuple[pa.Table, ...]
     """Gathered rows, not yet divided by key group."""
+    placed: PinnedPlaces | None = None
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether no key has two rows, because all of them have a place."""
+        return self.placed is not None and not self.gathered and not self._has_chunks
+
+    @property
+    def _has_chunks(self) -> bool:
+        return any(chunks for _, chunks in self.buckets)
 
     @property
     def row_count(self) -> int:
         """Number of rows; a key may have several."""
         held = sum(chunk.row_count for _, chunks in self.buckets for chunk in chunks)
-        return held + sum(table.num_rows for table in self.gathered)
+        placed = 0 if self.placed is None else self.placed.row_count
+        return held + placed + sum(table.num_rows for table in self.gathered)
 
     @property
     def size_bytes(self) -> int:
         """Bytes of memory that all rows would take."""
         held = sum(chunk.size_bytes for _, chunks in self.buckets for chunk in chunks)
-        return held + sum(table.nbytes for table in self.gathered)
+        placed = 0 if self.placed is None else self.placed.size_bytes
+        return held + placed + sum(table.nbytes for table in self.gathered)
 
     def tables(self) -> list[pa.Table]:
         """Return all rows."""
         chunks = [chunk for _, chunks in self.buckets for chunk in chunks]
-        return [*(chunk.read() for chunk in chunks), *self.gathered]
+        placed = [] if self.placed is None else [self.placed.read()]
+        return [*(chunk.read() for chunk in chunks), *self.gathered, *placed]
 
     def is_empty(self) -> bool:
         """Whether there are no rows."""
-        return not self.gathered and not any(chunks for _, chunks in self.buckets)
+        return self.placed is None and not self.gathered and not self._has_chunks
 
 
 @dataclass(slots=True)
@@ -160,10 +178,13 @@ class Pane:
         self._ranges = [ground.owned]
         self._settled = _Half()
         self._fresh = _Half()
+        self._placed = None if ground.placed is None else PlacedRows(ground.placed)
         self._turn = 0
 
     def add(self, rows: pa.Table) -> None:
         """Take rows in the layout's ``pane_schema``."""
+        if self._placed is not None and self._placed.add(rows):
+            return
         if self._ground.shelf.in_memory and len(self._ranges) == 1:
             self._fresh.runs[0].append([self._put(self._ranges[0], rows)])
         else:
@@ -233,6 +254,7 @@ class Pane:
             self.start_us,
             tuple((groups, (*old.chunks, *new.chunks)) for groups, old, new in buckets),
             (*self._settled.gathered, *self._fresh.gathered),
+            None if self._placed is None else self._placed.pin(),
         )
 
     def take_fresh(self) -> PinnedPane:
@@ -246,6 +268,7 @@ class Pane:
             self.start_us,
             tuple((groups, tuple(run.chunks)) for groups, run in buckets),
             tuple(fresh.gathered),
+            None if self._placed is None else self._placed.take_fresh(),
         )
 
     def _taken(self, half: _Half) -> pa.Table:
@@ -333,12 +356,14 @@ def by_key_groups(
     Buckets that are wider than a range are cut first, and put back on the shelf.
     """
     if len(ranges) == 1:
-        yield [(pane.start_us, pane.tables()) for pane in panes]
+        yield [WindowTables(pane.start_us, pane.tables(), pane.is_reduced) for pane in panes]
         return
     cut = [_cut(pane, ranges, ground) for pane in panes]
     for position in range(len(ranges)):
         yield [
-            (pane.start_us, [chunk.read() for chunk in chunks.pop(position, ())])
+            WindowTables(
+                pane.start_us, [chunk.read() for chunk in chunks.pop(position, ())], pane.is_reduced
+            )
             for pane, chunks in zip(panes, cut, strict=True)
         ]
 
@@ -356,7 +381,8 @@ def _cut(pane: PinnedPane, ranges: Sequence[range], ground: Ground) -> dict[int,
             for side, rows in ground.split(chunk.read(), within):
                 kept = ground.shelf.put(pane.start_us, within[side].start, rows)
                 parts.setdefault(inside[side], []).append(kept)
-    for table in pane.gathered:
+    placed = [] if pane.placed is None else [pane.placed.read()]
+    for table in (*pane.gathered, *placed):
         for position, rows in ground.split(table, ranges):
             parts.setdefault(position, []).append(HeldTable(rows))
     return parts
@@ -374,14 +400,31 @@ def stored_tables(panes: Sequence[PinnedPane], ground: Ground) -> Iterator[pa.Ta
     """
     size_bytes = sum(pane.size_bytes for pane in panes)
     ranges = ground.ranges_for(-(-size_bytes // TABLE_BYTES_MAX))
+    if len(panes) == 1 and panes[0].placed is not None and panes[0].is_reduced:
+        yield from _stored_places(panes[0].start_us, panes[0].placed, ranges, ground)
+        return
     for windows in by_key_groups(panes, ranges, ground):
         if not windows:
             continue  # Nothing changed, which is most uploads ahead of a quiet job.
         rows = ground.layout.merged(windows).combine_chunks()
         if rows.num_rows:
-            groups = pa.array(ground.groups_of(rows))
-            field_ = ground.layout.stored_schema.field(KEY_GROUP)
-            yield sorted_by_key_group(rows.add_column(0, field_, [groups]))
+            yield sorted_by_key_group(_stored(ground.groups_of(rows), rows, ground))
+
+
+def _stored_places(
+    start_us: int, placed: PinnedPlaces, ranges: Sequence[range], ground: Ground
+) -> Iterator[pa.Table]:
+    """Yield the tables of a pane in which each key has one row: nothing is merged."""
+    groups, rows = placed.read_by_key_group(ground.groups_of)
+    bounds = np.searchsorted(groups, [ground.owned.start, *(some.stop for some in ranges)])
+    for start, stop in pairwise(bounds.tolist()):
+        if start < stop:
+            part = ground.layout.labelled(start_us, rows.slice(start, stop - start))
+            yield _stored(groups[start:stop], part, ground)
+
+
+def _stored(groups: npt.NDArray[np.int32], rows: pa.Table, ground: Ground) -> pa.Table:
+    return rows.add_column(0, ground.layout.stored_schema.field(KEY_GROUP), [pa.array(groups)])
 
 
 def sorted_by_key_group(stored: pa.Table) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,15 @@ TIME_TYPE = pa.timestamp("us", tz="UTC")
 ROWS_OF_A_WINDOW_MIN = 1_000
 """Windows with fewer rows on average are merged in one pass, because a call has its price."""
 
-WindowTables = tuple[int, Sequence[pa.Table]]
-"""Label of a window in microseconds, and the tables that together hold its rows."""
+
+class WindowTables(NamedTuple):
+    """The tables that together hold the rows of a window, which is known by its label."""
+
+    label_us: int
+    tables: Sequence[pa.Table]
+    is_reduced: bool = False
+    """Whether no key has two rows."""
+
 
 Times = TypeVar("Times", int, npt.NDArray[np.int64])
 """One time, or an array of times, in microseconds."""
@@ -100,16 +107,22 @@ class StateLayout:
 
         Shapes: returns ``schema``.
         """
-        row_count = sum(table.num_rows for _, tables in windows for table in tables)
+        row_count = sum(table.num_rows for window in windows for table in window.tables)
         if len(windows) == 1 or row_count > ROWS_OF_A_WINDOW_MIN * len(windows):
             # A constant need not be hashed row by row.
-            parts = [self._labelled(start, self.merged_pane(tables)) for start, tables in windows]
-            return pa.concat_tables(parts)
-        labelled = [self._labelled(start, table) for start, tables in windows for table in tables]
+            return pa.concat_tables([self._merged_window(window) for window in windows])
+        labelled = [
+            self.labelled(window.label_us, table) for window in windows for table in window.tables
+        ]
         rows = pa.concat_tables([self.schema.empty_table(), *labelled])
         return merge_in_order(rows, [*self.keys, WINDOW_START], self.accumulators)
 
-    def _labelled(self, start_us: int, table: pa.Table) -> pa.Table:
+    def _merged_window(self, window: WindowTables) -> pa.Table:
+        merge = pa.concat_tables if window.is_reduced and window.tables else self.merged_pane
+        return self.labelled(window.label_us, merge(window.tables))
+
+    def labelled(self, start_us: int, table: pa.Table) -> pa.Table:
+        """Add the column with this label behind the keys."""
         starts = pa.repeat(pa.scalar(start_us, TIME_TYPE), table.num_rows)
         return table.add_column(len(self.keys), self.schema.field(WINDOW_START), starts)
 

@@ -42,6 +42,7 @@ from laminar_core.state.window_layout import (
     KEY_GROUP,
     WINDOW_START,
     StateLayout,
+    WindowTables,
     window_starts_of,
 )
 
@@ -64,6 +65,10 @@ class _Fired:
     @property
     def size_bytes(self) -> int:
         return sum(pane.size_bytes for pane in self.panes)
+
+    @property
+    def is_reduced(self) -> bool:
+        return len(self.panes) == 1 and self.panes[0].is_reduced
 
     def tables(self) -> list[pa.Table]:
         return [table for pane in self.panes for table in pane.tables()]
@@ -268,14 +273,26 @@ class WindowState:
 
     def _merge_waiting(self, windows: Sequence[_Fired]) -> Iterator[pa.Table]:
         if windows:
-            yield self._layout.merged([(window.label_us, window.tables()) for window in windows])
+            yield self._layout.merged(
+                [
+                    WindowTables(window.label_us, window.tables(), window.is_reduced)
+                    for window in windows
+                ]
+            )
 
     def _merge_large(self, window: _Fired, parts: int) -> Iterator[pa.Table]:
-        """One range of key groups after the other."""
+        """One range of key groups after the other, or of keys that have places."""
         ground = self._ground
+        if window.is_reduced:
+            [rows] = window.tables()
+            length = -(-rows.num_rows // parts)
+            for start in range(0, rows.num_rows, length):
+                part = WindowTables(window.label_us, [rows.slice(start, length)], is_reduced=True)
+                yield self._layout.merged([part])
+            return
         for panes in by_key_groups(window.panes, ground.ranges_for(parts), ground):
-            tables = [table for _, tables in panes for table in tables]
-            merged = self._layout.merged([(window.label_us, tables)])
+            tables = [table for pane in panes for table in pane.tables]
+            merged = self._layout.merged([WindowTables(window.label_us, tables)])
             if merged.num_rows:
                 yield merged
 

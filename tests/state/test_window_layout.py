@@ -5,7 +5,13 @@ import pytest
 
 from laminar_core.aggregates.accumulators import ROW_COUNT
 from laminar_core.state import window_layout
-from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE, WINDOW_START, StateLayout
+from laminar_core.state.window_layout import (
+    KEY_GROUP,
+    TIME_TYPE,
+    WINDOW_START,
+    StateLayout,
+    WindowTables,
+)
 
 SCHEMA = pa.schema([("k", pa.string()), (WINDOW_START, TIME_TYPE), ("count(*)", pa.int64())])
 LAYOUT = StateLayout(("k",), (ROW_COUNT,), SCHEMA, size_us=20, slide_us=10, lateness_us=5)
@@ -39,7 +45,7 @@ def rows_min(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("rows_min")
 def test_windows_do_not_mix() -> None:
-    merged = LAYOUT.merged([(10, [rows("a")]), (0, [rows("a"), rows("a")])])
+    merged = LAYOUT.merged([WindowTables(10, [rows("a")]), WindowTables(0, [rows("a"), rows("a")])])
     assert merged.schema == SCHEMA
     starts = merged.column(WINDOW_START).cast(pa.int64()).to_pylist()
     assert list(zip(starts, merged.column("count(*)").to_pylist(), strict=True)) == [
@@ -52,9 +58,15 @@ def test_windows_do_not_mix() -> None:
 @pytest.mark.usefixtures("rows_min")
 def test_windows_stay_in_their_order_with_many_keys() -> None:
     many = [str(n) for n in range(900)]
-    merged = LAYOUT.merged([(start, [rows(*many)]) for start in (0, 10, 20)])
+    merged = LAYOUT.merged([WindowTables(start, [rows(*many)]) for start in (0, 10, 20)])
     starts = merged.column(WINDOW_START).cast(pa.int64()).to_pylist()
     assert starts == sorted(starts)
+
+
+def test_a_window_without_a_second_row_of_a_key_is_not_merged() -> None:
+    window = WindowTables(10, [rows("a", "a"), rows("b")], is_reduced=True)
+    assert LAYOUT.merged([window]).column("k").to_pylist() == ["a", "a", "b"], "as it was said"
+    assert LAYOUT.merged([WindowTables(10, [], is_reduced=True)]).equals(SCHEMA.empty_table())
 
 
 GROWING = StateLayout(("k",), (ROW_COUNT,), SCHEMA, 30, 10, lateness_us=5, grows_from_us=2)

@@ -288,31 +288,31 @@ def test_a_variable_that_is_not_set_is_named(
         assert f"the environment variable {VARIABLE} is not set" in said
 
 
+@pytest.mark.usefixtures("collected")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_every_client_says_that_the_password_is_wrong(
+    secured_kafka: SecuredKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker answers, however busy the machine is; so none of them gives up early."""
+    connection = secured_kafka.connection(secured_kafka.user())
+    monkeypatch.setenv(VARIABLE, WRONG)
+    for said in all_refused(connection, ErrorCode.BROKER_ACCESS_DENIED):
+        assert "correct the user or the password" in said
+
+
 @pytest.mark.usefixtures("impatient", "collected")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
-    ("problem", "code", "why"),
-    [
-        ("password", ErrorCode.BROKER_ACCESS_DENIED, "correct the user or the password"),
-        ("authority", ErrorCode.BROKER_UNAVAILABLE, "certificate verify failed"),
-        ("port", ErrorCode.BROKER_UNAVAILABLE, "SSL_HANDSHAKE"),
-    ],
+    ("problem", "why"), [("authority", "certificate verify failed"), ("port", "SSL_HANDSHAKE")]
 )
-def test_a_connection_that_is_refused_says_why(
-    secured_kafka: SecuredKafka,
-    monkeypatch: pytest.MonkeyPatch,
-    problem: str,
-    code: ErrorCode,
-    why: str,
+def test_a_connection_that_does_not_come_about_says_why(
+    secured_kafka: SecuredKafka, problem: str, why: str
 ) -> None:
     connection = secured_kafka.connection(secured_kafka.user())
-    match problem:
-        case "password":
-            monkeypatch.setenv(VARIABLE, WRONG)
-        case "authority":
-            settings = {k: v for k, v in connection.settings.items() if k != "ssl.ca.location"}
-            connection = replace(connection, settings=settings)
-        case _:
-            connection = replace(connection, bootstrap=secured_kafka.plain)
-    for said in all_refused(connection, code):
+    if problem == "authority":
+        settings = {k: v for k, v in connection.settings.items() if k != "ssl.ca.location"}
+        connection = replace(connection, settings=settings)
+    else:
+        connection = replace(connection, bootstrap=secured_kafka.plain)
+    for said in all_refused(connection, ErrorCode.BROKER_UNAVAILABLE):
         assert why in said

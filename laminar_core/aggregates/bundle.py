@@ -7,6 +7,7 @@ row for all of them, and adding costs less than reducing: no result is taken out
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,14 @@ BYTES_MAX = 64 << 20
 PANES_MAX = 4
 """Number of neighbouring panes that a bundle has places for; a power of two."""
 
+NEAR_PLACES_MIN = 65_536
+"""With so many places, all numbers of one are next to each other, in one line of the cache or two.
+
+Fewer numbers of a kind fit into the cache, one kind after the other.
+"""
+
 STEP_ROWS = 16_384
-"""Rows that all columns take before the next ones come: their places are still in the cache."""
+"""Rows that all columns take before the next ones come, if they share lines of the cache."""
 
 Values = npt.NDArray[np.int64 | np.float64]
 
@@ -184,9 +191,8 @@ class _Column:
 class _Arrays:
     """``count`` places for each of ``panes`` neighbouring panes.
 
-    The places of a pane are found by its number modulo ``panes``. All numbers of a place are next
-    to each other, in one line of the cache or two. Shapes: ``places`` has a row for each place,
-    ``empty`` is a row without input.
+    The places of a pane are found by its number modulo ``panes``. Shapes: ``places`` has a row for
+    each place, ``empty`` is a row without input.
     """
 
     count: int
@@ -202,7 +208,9 @@ class _Arrays:
     ) -> "_Arrays":
         """Return arrays without rows, for values that are ``like`` these."""
         width = 1 + sum(values is not None for values in like)
-        places, empty = np.empty((count * panes, width), np.int64), np.zeros(width, np.int64)
+        order: Literal["C", "F"] = "C" if count * panes >= NEAR_PLACES_MIN else "F"
+        places = np.empty((count * panes, width), np.int64, order)
+        empty = np.zeros(width, np.int64)
         columns: list[_Column | None] = []
         at = 0
         for accumulator, values in zip(accumulators, like, strict=True):
@@ -232,7 +240,7 @@ class _Arrays:
             if column is not None and values is not None
         ]
         row_counts = self.places[part, 0]
-        for some in _steps(len(at)):
+        for some in self._steps(len(at)):
             add_at(np.add, row_counts, at[some], 1)
             for function, numbers, values in added:
                 add_at(function, numbers, at[some], values[some])
@@ -245,19 +253,20 @@ class _Arrays:
         row_count = int(row_counts.sum())
         kept = [row_counts if column is None else column.numbers[part] for column in self.columns]
         found = [np.empty(len(at), numbers.dtype) for numbers in kept]
-        for some in _steps(len(at)):
+        for some in self._steps(len(at)):
             for values, numbers in zip(found, kept, strict=True):
                 values[some] = numbers[at[some]]
         self.places[part] = self.empty
         return row_count, at, [pa.array(values) for values in found]
 
+    def _steps(self, row_count: int) -> Iterator[slice]:
+        are_near = len(self.places) >= NEAR_PLACES_MIN
+        rows = STEP_ROWS if are_near else max(row_count, 1)
+        return (slice(start, start + rows) for start in range(0, row_count, rows))
+
     def _part(self, pane: int) -> slice:
         first = (pane & (self.panes - 1)) * self.count
         return slice(first, first + self.count)
-
-
-def _steps(row_count: int) -> Iterator[slice]:
-    return (slice(start, start + STEP_ROWS) for start in range(0, row_count, STEP_ROWS))
 
 
 def _columns(rows: pa.Table, accumulators: Sequence[Accumulator]) -> tuple[_Batch, int] | None:

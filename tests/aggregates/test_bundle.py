@@ -24,6 +24,7 @@ Row = tuple[str, int, int, int]  # Key, another key, pane, v.
 def few_rows_will_do():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_places, "KEYS_PER_ROW_MAX", 100)
+        patch.setattr(bundles, "NEAR_PLACES_MIN", 8)
         patch.setattr(bundles, "STEP_ROWS", 3)
         yield
 

@@ -28,7 +28,7 @@ PANES_MAX = 4
 NEAR_PLACES_MIN = 65_536
 """With so many places, all numbers of one are next to each other, in one line of the cache or two.
 
-Fewer numbers of a kind fit into the cache, one kind after the other.
+With fewer places, each accumulator has an array that fits into the cache by itself.
 """
 
 STEP_ROWS = 16_384

@@ -26,7 +26,9 @@ PANES_MAX = 4
 """Number of neighbouring panes that a bundle has places for; a power of two."""
 
 NEAR_PLACES_MIN = 65_536
-"""With so many places, all numbers of one are next to each other, in one line of the cache or two.
+"""From so many places on, all numbers of a place are next to each other in memory.
+
+Adding a row to a place then misses the cache once or twice, not once for each number.
 
 With fewer places, each accumulator has an array that fits into the cache by itself.
 """
@@ -87,9 +89,9 @@ class Bundle:
         self._row_count = 0
         """Rows that were added and not taken."""
         self._rows_before = 0
-        """Number of rows when results were taken: about as many will share the places again.
+        """Rows of the last bundle, from which those of the next one are estimated.
 
-        It halves where fewer come, since a bundle may be short for a reason that will not last.
+        A shorter bundle only halves the estimate, because it may have been cut short.
         """
 
     @property

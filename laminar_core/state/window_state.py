@@ -1,9 +1,9 @@
 """Keyed window state as merge-on-read panes: append partial results, reduce them when read.
 
 A *pane* holds the rows of one slide of event time, see ``panes``. Adding rows appends a table and
-touches no key. A tumbling window is one pane. A sliding window is ``size / slide`` neighbouring
-panes, and a cumulative one all panes since its start, combined when it fires: a row is stored and
-sent once, however many windows contain it.
+touches no key, unless the rows have places (``placed_rows``). A tumbling window is one pane. A
+sliding window is ``size / slide`` neighbouring panes, and a cumulative one all panes since its
+start, combined when it fires: a row is stored and sent once, however many windows contain it.
 
 Invariants, checked by ``tests/operators/test_aggregation_model.py`` for every backend:
     I1  a window fires once, when the watermark reaches its end plus the allowed lateness
@@ -70,8 +70,9 @@ class _Fired:
     def is_reduced(self) -> bool:
         return len(self.panes) == 1 and self.panes[0].is_reduced
 
-    def tables(self) -> list[pa.Table]:
-        return [table for pane in self.panes for table in pane.tables()]
+    def rows(self) -> WindowTables:
+        tables = [table for pane in self.panes for table in pane.tables()]
+        return WindowTables(self.label_us, tables, self.is_reduced)
 
 
 class WindowState:
@@ -273,22 +274,16 @@ class WindowState:
 
     def _merge_waiting(self, windows: Sequence[_Fired]) -> Iterator[pa.Table]:
         if windows:
-            yield self._layout.merged(
-                [
-                    WindowTables(window.label_us, window.tables(), window.is_reduced)
-                    for window in windows
-                ]
-            )
+            yield self._layout.merged([window.rows() for window in windows])
 
     def _merge_large(self, window: _Fired, parts: int) -> Iterator[pa.Table]:
         """One range of key groups after the other, or of keys that have places."""
         ground = self._ground
         if window.is_reduced:
-            [rows] = window.tables()
+            [rows] = window.rows().tables
             length = -(-rows.num_rows // parts)
             for start in range(0, rows.num_rows, length):
-                part = WindowTables(window.label_us, [rows.slice(start, length)], is_reduced=True)
-                yield self._layout.merged([part])
+                yield self._layout.labelled(window.label_us, rows.slice(start, length))
             return
         for panes in by_key_groups(window.panes, ground.ranges_for(parts), ground):
             tables = [table for pane in panes for table in pane.tables]

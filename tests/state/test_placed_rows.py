@@ -318,14 +318,18 @@ def test_a_sum_that_has_become_smaller_has_room_again() -> None:
     assert not made.add(rows([(1, 3 * half)])), "it might not fit"
 
 
-def test_arrays_are_seldom_copied_while_keys_come_in_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made_of: list[int] = []
+@pytest.fixture
+def made_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of places of each half that is made, in order."""
+    found: list[int] = []
     half = PlacedLayout.half
     monkeypatch.setattr(
-        PlacedLayout, "half", lambda self, keys: made_of.append(len(keys)) or half(self, keys)
+        PlacedLayout, "half", lambda self, keys: found.append(len(keys)) or half(self, keys)
     )
+    return found
+
+
+def test_arrays_are_seldom_copied_while_keys_come_in_order(made_of: list[int]) -> None:
     made = placed()
     for start in range(0, 2_000, 20):
         assert made.add(rows([(n, 1) for n in range(start, start + 20)]))
@@ -339,13 +343,8 @@ def test_arrays_are_seldom_copied_while_keys_come_in_order(
 
 @pytest.mark.parametrize("step", [4, 5, 6])
 def test_sparse_keys_in_order_leave_the_arrays_before_they_are_copied_for_each_batch(
-    step: int, monkeypatch: pytest.MonkeyPatch
+    step: int, made_of: list[int]
 ) -> None:
-    made_of: list[int] = []
-    half = PlacedLayout.half
-    monkeypatch.setattr(
-        PlacedLayout, "half", lambda self, keys: made_of.append(len(keys)) or half(self, keys)
-    )
     made = placed()
     added = 0
     for start in range(0, 200 * 20 * step, 20 * step):

@@ -65,7 +65,7 @@ def test_windows_stay_in_their_order_with_many_keys() -> None:
 
 def test_a_window_without_a_second_row_of_a_key_is_not_merged() -> None:
     window = WindowTables(10, [rows("a", "a"), rows("b")], is_reduced=True)
-    assert LAYOUT.merged([window]).column("k").to_pylist() == ["a", "a", "b"], "as it was said"
+    assert LAYOUT.merged([window]).column("k").to_pylist() == ["a", "a", "b"]
     assert LAYOUT.merged([WindowTables(10, [], is_reduced=True)]).equals(SCHEMA.empty_table())
 
 

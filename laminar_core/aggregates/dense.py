@@ -6,8 +6,8 @@ index is an address, and adding is ``array[address] += value``: about twice as f
 might overflow, or other types are left to ``grouping.group``.
 
 Integers that lie close together are addresses themselves, see ``numbered_keys``. Other keys that
-come plain, as those of partial results do, are encoded first. That costs one look into a hash table
-of keys for each row, and then all columns are reduced by address.
+come plain, as those of partial results do, are numbered first: many integers by sorting them, and
+all others with a look into a hash table for each row. Then all columns are reduced by address.
 """
 
 import math
@@ -18,7 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from laminar_core.aggregates.grouping import Reduction, every_sum_fits
-from laminar_core.aggregates.numbered_keys import NumberedKeys, by_address, by_hash, by_index
+from laminar_core.aggregates.numbered_keys import (
+    NumberedKeys,
+    by_address,
+    by_hash,
+    by_index,
+    by_order,
+)
 from laminar_core.codec.canonical import is_ambiguous
 
 SLOTS_PER_ROW_MAX = 2
@@ -58,8 +64,8 @@ def encoded_group(
 ) -> pa.Table | None:
     """Reduce ``rows`` by one plain key, or return None if it is not that simple.
 
-    Shapes: as ``grouping.group``; rows come in the order in which their keys appear first, those
-    of close integers in ascending order.
+    Shapes: as ``grouping.group``; rows come in the order in which their keys appear first, or in
+    ascending order of keys, where ``numbered_keys`` numbers them so.
     """
     if len(keys) != 1 or not rows.num_rows:
         return None
@@ -68,7 +74,7 @@ def encoded_group(
         return None
     if not all(_is_exact(rows, reduction) for reduction in reductions):
         return None
-    numbered = by_address(key) or by_hash(key)
+    numbered = by_address(key) or by_order(key) or by_hash(key)
     counts = np.bincount(numbered.of_rows)
     results = [
         pa.array(_results(rows, reduction, numbered.of_rows, counts)) for reduction in reductions

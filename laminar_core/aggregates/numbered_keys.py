@@ -2,8 +2,10 @@
 
 Rows can then be reduced in arrays that have a place for each number. Keys that come
 dictionary-encoded have numbers already. Integers that lie close together are numbered by their
-distance from the least one, and all other keys by a hash table. For 131,072 rows of 100,000
-integers the hash table takes seven times as long.
+distance from the least one. Where they do not, and there are many, they are sorted. All other keys
+are looked up in a hash table. For 131,072 rows of 100,000 integers the hash table takes seven times
+as long as the distance, and for 200,000 rows of 160,000 integers out of ten million twice as long
+as sorting.
 """
 
 from dataclasses import dataclass
@@ -12,8 +14,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+_WORD_BITS = 64
+
 ADDRESSES_PER_ROW_MAX = 8
 """Above this, arrays for all integers in the range of the keys cost more than a hash table."""
+
+SORTED_ROWS_MIN = 16_384
+"""With fewer rows, what does not depend on their number outweighs the gain of sorting."""
+
+SORTED_KEYS_MIN = 40_000
+"""With fewer keys, the hash table fits into the cache, and is faster unless most keys are new."""
+
+_SAMPLED_SHARE = 64
+"""One of so many keys is counted, to estimate how many there are."""
+_GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)
+"""Multiplied by this, numbers in any regular sequence are spread evenly over 64 bits."""
 
 Numbers = npt.NDArray[np.intp]
 
@@ -71,6 +86,50 @@ def by_address(key: pa.ChunkedArray) -> NumberedKeys | None:
     number_at = np.empty(addresses, np.intp)
     number_at[used] = np.arange(len(used))
     return NumberedKeys(keys, number_at[at])
+
+
+def by_order(key: pa.ChunkedArray) -> NumberedKeys | None:
+    """Number integers in ascending order; return None for other types, few rows, or few keys.
+
+    There are no nulls. The distance of a key from the least one and the position of its row are
+    sorted as one integer of 64 bits; None if that is not enough for both. numpy sorts such integers
+    several at a time, in registers.
+    """
+    if not pa.types.is_integer(key.type) or len(key) < SORTED_ROWS_MIN:
+        return None
+    values = key.to_numpy()
+    least = int(values.min())
+    position_bits = (len(values) - 1).bit_length()
+    if (int(values.max()) - least).bit_length() + position_bits > _WORD_BITS:
+        return None
+    word = np.uint64
+    words = distances(values, least).view(word)
+    if _distinct(words) < min(SORTED_KEYS_MIN, len(words) // 2):
+        return None
+    words = words << word(position_bits)
+    words |= np.arange(len(values), dtype=word)
+    words.sort()
+    rows = (words & word((1 << position_bits) - 1)).view(np.intp)
+    words >>= word(position_bits)
+    is_new = np.ones(len(words), np.bool_)
+    np.not_equal(words[1:], words[:-1], out=is_new[1:])
+    numbers = np.cumsum(is_new, dtype=np.intp)
+    numbers -= 1
+    of_rows = np.empty(len(words), np.intp)
+    of_rows[rows] = numbers
+    kind = wide(values.dtype)
+    keys = words[np.flatnonzero(is_new)].view(kind) + kind(least)
+    return NumberedKeys(pa.array(keys).cast(key.type), of_rows)
+
+
+def _distinct(words: npt.NDArray[np.uint64]) -> int:
+    """Estimate the number of different words, by counting those with a small hash.
+
+    The first rows would not tell: partial results come as tables that have each key once.
+    """
+    hash_max = np.uint64((1 << _WORD_BITS) // _SAMPLED_SHARE - 1)
+    sample = np.sort(words[words * _GOLDEN_RATIO <= hash_max])
+    return _SAMPLED_SHARE * (len(sample) - np.count_nonzero(sample[1:] == sample[:-1]))
 
 
 def distances(values: npt.NDArray[np.integer], least: int, out: Numbers | None = None) -> Numbers:

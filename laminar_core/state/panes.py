@@ -60,18 +60,24 @@ class Ground:
 
     def split(self, table: pa.Table, ranges: Sequence[range]) -> Iterator[tuple[int, pa.Table]]:
         """Yield (position of the range, its rows in order), for ranges that have any."""
+        if not table.num_rows:
+            return
         if len(ranges) == 1:
             yield 0, table
             return
         stops = np.array([groups.stop for groups in ranges])
         range_of_group = np.searchsorted(stops, np.arange(self.max_parallelism), side="right")
-        table = table.combine_chunks()  # Or each range would go through the chunks again.
-        where = range_of_group.astype(np.uint16)[self.groups_of(table)]
-        order = np.argsort(where, kind="stable")
-        ends = np.cumsum(np.bincount(where, minlength=len(ranges)))
-        for position, rows in enumerate(np.split(order, ends[:-1])):
-            if len(rows):  # Each its own copy: a part that stays must not keep the others alive.
-                yield position, table.take(pa.array(rows))
+        parts: dict[int, list[pa.RecordBatch]] = {}
+        for batch in table.combine_chunks().to_batches():  # Several only with gigabytes of text.
+            groups = key_groups_of(batch, self.layout.keys, self.max_parallelism)
+            where = range_of_group.astype(np.uint16)[groups]
+            ordered = batch.take(pa.array(np.argsort(where, kind="stable")))
+            ends = np.cumsum(np.bincount(where, minlength=len(ranges))).tolist()
+            for position, (start, stop) in enumerate(pairwise([0, *ends])):
+                if start < stop:
+                    parts.setdefault(position, []).append(_copied(ordered, start, stop))
+        for position in sorted(parts):
+            yield position, pa.Table.from_batches(parts[position])
 
     def ranges_for(self, parts: int) -> list[range]:
         """Return at least ``parts`` ranges, as far as there are enough key groups."""
@@ -79,6 +85,11 @@ class Ground:
         while len(ranges) < parts and any(len(groups) > 1 for groups in ranges):
             ranges = [half for groups in ranges for half in halves(groups)]
         return ranges
+
+
+def _copied(rows: pa.RecordBatch, start: int, stop: int) -> pa.RecordBatch:
+    """Return a copy of these rows: a part that stays must not keep the others alive."""
+    return pa.concat_batches([rows.slice(start, stop - start)])
 
 
 def halves(groups: range) -> tuple[range, ...]:

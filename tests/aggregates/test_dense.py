@@ -195,6 +195,20 @@ def test_integers_far_apart_are_grouped_too() -> None:
     assert found.to_pydict() == {"k": [7, 1 << 60], "sum": [5, 2]}
 
 
+def test_many_integers_far_apart_are_grouped_by_sorting() -> None:
+    drawn = np.random.default_rng(0)
+    distinct = drawn.permutation(20_000) * 1_000 - 7_000_000
+    key = pa.chunked_array([distinct, drawn.permutation(distinct)[:5_000]])
+    numbers = drawn.integers(-(2**40), 2**40, len(key))
+    rows = pa.table({"i": numbers, "x": numbers / 2})
+    found = encoded_group({"k": key}, rows, EXACT)
+    assert found is not None
+    assert found.column("k").to_pylist() == np.sort(distinct).tolist(), "by a hash table"
+    general = group({"k": key}, rows, EXACT)
+    assert found.schema == general.schema
+    assert found.sort_by("k") == general.sort_by("k")
+
+
 @pytest.mark.parametrize(
     "keys",
     [

@@ -107,7 +107,7 @@ def test_integers_that_leave_no_bits_for_their_rows_are_not_sorted() -> None:
 
 
 def distant(count: int) -> np.ndarray:
-    """So many different integers in no order."""
+    """Return this many different integers, in no order."""
     return np.random.default_rng(0).permutation(count) * 1_000
 
 

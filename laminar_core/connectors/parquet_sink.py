@@ -34,6 +34,10 @@ from laminar_core.connectors.output_place import (
 )
 from laminar_core.connectors.output_places import output_place
 from laminar_core.connectors.parquet_commit import ParquetCommitter
+from laminar_core.connectors.parquet_dictionaries import (
+    DICTIONARY_BYTES_MAX,
+    columns_with_dictionary,
+)
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
@@ -44,11 +48,6 @@ Compression = Literal["zstd", "lz4", "snappy", "none"]
 
 _ROW_GROUP_ROWS = 131_072
 _ROW_GROUP_BYTES = 32 << 20
-_DICTIONARY_BYTES_MAX = 192 << 10
-"""In each row group a column is written without a dictionary once that would be larger than this.
-Arrow's own limit, a megabyte, leaves room for every number of a row group. Where numbers hardly
-repeat, such a dictionary takes five times the time and makes the file larger.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +291,8 @@ class _StagedFile:
                 self._file.close()
 
     def _encode(self) -> None:
+        rows, self._rows, self._rows_count, self._rows_bytes = self._rows, [], 0, 0
+        table = pa.Table.from_batches(rows).cast(self._schema) if rows else None
         if self._writer is None:
             self._file = self._staging.open()
             self._writer = pq.ParquetWriter(
@@ -299,12 +300,11 @@ class _StagedFile:
                 self._schema,
                 compression=self._compression,
                 write_page_checksum=True,
-                dictionary_pagesize_limit=_DICTIONARY_BYTES_MAX,
+                use_dictionary=True if table is None else columns_with_dictionary(table),
+                dictionary_pagesize_limit=DICTIONARY_BYTES_MAX,
             )
-        rows, self._rows, self._rows_count, self._rows_bytes = self._rows, [], 0, 0
-        if rows:
-            assert self._writer is not None, "it was opened above"
-            self._writer.write_table(pa.Table.from_batches(rows).cast(self._schema))
+        if table is not None:
+            self._writer.write_table(table)
 
     def _end(self) -> None:
         self._encode()

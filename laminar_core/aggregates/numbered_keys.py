@@ -130,7 +130,7 @@ def estimated_distinct(words: npt.NDArray[np.uint64]) -> int:
     """
     hash_max = np.uint64((1 << _WORD_BITS) // _SAMPLED_SHARE - 1)
     sample = np.sort(words[words * _GOLDEN_RATIO <= hash_max])
-    return _SAMPLED_SHARE * (len(sample) - np.count_nonzero(sample[1:] == sample[:-1]))
+    return _SAMPLED_SHARE * (len(sample) - int(np.count_nonzero(sample[1:] == sample[:-1])))
 
 
 def distances(values: npt.NDArray[np.integer], least: int, out: Numbers | None = None) -> Numbers:

@@ -304,6 +304,7 @@ class _StagedFile:
                 dictionary_pagesize_limit=DICTIONARY_BYTES_MAX,
             )
         if table is not None:
+            assert self._writer is not None, "it was opened above"
             self._writer.write_table(table)
 
     def _end(self) -> None:

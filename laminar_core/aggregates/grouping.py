@@ -273,7 +273,17 @@ def comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _plan_min(one_pass: _OnePass, name: str) -> _Answer:
     position, data_type = _plan_extremes(one_pass, name)
-    return lambda grouped: _extreme(grouped.column(position), 0, data_type)
+
+    def answer(grouped: pa.Table) -> pa.ChunkedArray:
+        lowest, highest = grouped.column(position).flatten()
+        if pa.types.is_floating(lowest.type):
+            # pyarrow 21 has infinities for a group that has NaN only.
+            has_no_number = call_function("greater", [lowest, highest])
+            nan = pa.scalar(float("nan"), lowest.type)
+            lowest = call_function("if_else", [has_no_number, nan, lowest])
+        return lowest if lowest.type == data_type else lowest.cast(data_type)
+
+    return answer
 
 
 def _plan_extremes(one_pass: _OnePass, name: str) -> tuple[int, pa.DataType]:
@@ -310,4 +320,4 @@ def _plan_any_nan(one_pass: _OnePass, name: str) -> int | None:
     is_nan = call_function("is_nan", [values])
     if not call_function("any", [is_nan]).as_py():
         return None
-    return one_pass.call("any", f"nan {name}", is_nan)
+    return one_pass.call("max", f"nan {name}", is_nan)  # "any" of pyarrow 21 mixes rows up.

@@ -269,7 +269,8 @@ class WindowState:
         for window, hashes in windows:
             of_window = np.concatenate(hashes)
             for merged in self._merge_fired([window]):
-                is_changed = np.isin(changed.hashes_of(merged), of_window)
+                # What numpy 2.0 chooses by itself fails with hashes that need 64 bits.
+                is_changed = np.isin(changed.hashes_of(merged), of_window, kind="sort")
                 yield merged.filter(pa.array(is_changed))
 
     def _merge_waiting(self, windows: Sequence[_Fired]) -> Iterator[pa.Table]:

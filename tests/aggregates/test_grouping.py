@@ -70,6 +70,16 @@ def test_nan_is_larger_than_any_number(data_type: pa.DataType) -> None:
     assert math.isnan(lowest[3])
 
 
+def test_nan_is_found_in_the_rows_of_its_own_group_in_each_chunk() -> None:
+    key = pa.chunked_array([["a"], ["a", None, "b", "c"]])
+    rows = pa.table({"v": pa.chunked_array([[NAN], [-0.25, 1.5, None, NAN]])})
+    extremes = [Reduction(name, name, "v") for name in ("min", "max")]
+    found = group({"k": key}, rows, extremes).to_pydict()
+    assert found["k"] == ["a", None, "b", "c"]
+    assert repr(found["max"]) == "[nan, 1.5, None, nan]"
+    assert repr(found["min"]) == "[-0.25, 1.5, None, nan]"
+
+
 def test_infinities_are_numbers() -> None:
     values = pa.array([math.inf, -math.inf, 0.0])
     assert reduced("max", values) == [math.inf]

@@ -40,7 +40,7 @@ test-all: $(READY)  ## the large tests, and every case of the tests that `make t
 test-jvm: $(READY)  ## tests of Spark with the Java from PyPI instead of the machine's (TESTS=tests: all that start it)
 	@SPREAD="$(SPREAD)" scripts/test-jvm $(TESTS)
 
-test-oldest: $(READY)  ## the tests of Spark, Arrow and connectors with the oldest packages that are allowed
+test-oldest: $(READY)  ## tests of what depends on Spark, Arrow, numpy and Dagster, with the oldest packages that are allowed
 	@SPREAD="$(SPREAD)" scripts/test-oldest $(TESTS)
 
 # tests/conftest.py says how many processes there are. One that has nothing left to do takes over half of

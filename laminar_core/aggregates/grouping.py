@@ -273,17 +273,7 @@ def comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _plan_min(one_pass: _OnePass, name: str) -> _Answer:
     position, data_type = _plan_extremes(one_pass, name)
-
-    def answer(grouped: pa.Table) -> pa.ChunkedArray:
-        lowest, highest = grouped.column(position).flatten()
-        if pa.types.is_floating(lowest.type):
-            # pyarrow 21 has infinities for a group that has NaN only.
-            has_no_number = call_function("greater", [lowest, highest])
-            nan = pa.scalar(float("nan"), lowest.type)
-            lowest = call_function("if_else", [has_no_number, nan, lowest])
-        return lowest if lowest.type == data_type else lowest.cast(data_type)
-
-    return answer
+    return lambda grouped: _extreme(grouped.column(position), 0, data_type)
 
 
 def _plan_extremes(one_pass: _OnePass, name: str) -> tuple[int, pa.DataType]:
@@ -293,7 +283,12 @@ def _plan_extremes(one_pass: _OnePass, name: str) -> tuple[int, pa.DataType]:
 
 
 def _extreme(pairs: pa.ChunkedArray, which: int, data_type: pa.DataType) -> pa.ChunkedArray:
-    found = pairs.flatten()[which]
+    lowest, highest = pairs.flatten()
+    found = (lowest, highest)[which]
+    if pa.types.is_floating(found.type):
+        # pyarrow 21 has infinities in the wrong order for a group that has NaN only.
+        nan = pa.scalar(float("nan"), found.type)
+        found = call_function("if_else", [call_function("greater", [lowest, highest]), nan, found])
     return found if found.type == data_type else found.cast(data_type)
 
 

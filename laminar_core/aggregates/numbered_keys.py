@@ -23,7 +23,9 @@ SORTED_ROWS_MIN = 16_384
 """With fewer rows, what does not depend on their number outweighs the gain of sorting."""
 
 SORTED_KEYS_MIN = 40_000
-"""With fewer keys, the hash table fits into the cache, and is faster unless most keys are new."""
+"""With fewer keys, the hash table fits into the cache. Then it is faster, unless there are at least
+half as many keys as rows.
+"""
 
 _SAMPLED_SHARE = 64
 """One of so many keys is counted, to estimate how many there are."""
@@ -125,8 +127,8 @@ def by_order(key: pa.ChunkedArray) -> NumberedKeys | None:
 def estimated_distinct(words: npt.NDArray[np.uint64]) -> int:
     """Estimate the number of different words, by counting those with a small hash.
 
-    It takes 2 ns a word. The first words would not tell: partial results come as tables that have
-    each key once.
+    It takes 2 ns a word. A sample of the first words would mislead, because partial results come as
+    tables that have each key once.
     """
     hash_max = np.uint64((1 << _WORD_BITS) // _SAMPLED_SHARE - 1)
     sample = np.sort(words[words * _GOLDEN_RATIO <= hash_max])

@@ -25,8 +25,8 @@ def columns_with_dictionary(rows: pa.Table) -> bool | list[str]:
     """Return the columns that get dictionaries, for ``ParquetWriter(use_dictionary=...)``.
 
     ``rows``: the first row group of the file. Left out are columns of 64 bits without nulls, such
-    as integers, floats and timestamps, whose dictionary would be too large. True: all columns.
-    Rows with nested columns always get that, because these consist of several columns of the file.
+    as integers, floats and timestamps, whose dictionary would be too large. True: all columns,
+    also where one is nested, because that is several columns in the file, with names of their own.
     """
     if any(pa.types.is_nested(data_type) for data_type in rows.schema.types):
         return True

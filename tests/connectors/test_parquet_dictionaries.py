@@ -21,7 +21,7 @@ TYPES = [
 
 
 def numbers(distinct: int, data_type: pa.DataType = TYPES[0]) -> pa.ChunkedArray:
-    """Return numbers in no order, in three chunks, of which the first is empty."""
+    """Return numbers in no order, in an empty chunk and two others."""
     drawn = np.random.default_rng(0).integers(0, distinct, ROWS) * 1_000
     array = pa.array(drawn).view(data_type)
     return pa.chunked_array([array.slice(0, 0), array.slice(0, 1_000), array.slice(1_000)])

@@ -276,3 +276,27 @@ def test_a_part_that_stays_does_not_keep_the_others_alive(backend: StateBackend)
     parts = [part for _, part in of.split(table, of.ranges_for(16))]
     assert sum(part.num_rows for part in parts) == 10_000
     assert all(part.get_total_buffer_size() < 3 * part.nbytes + 1_000 for part in parts)
+
+
+class GigabytesOfText:
+    """A table of which Arrow leaves several chunks, as it does where one would pass 2 GiB."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.num_rows = table.num_rows
+        self._table = table
+
+    def combine_chunks(self) -> pa.Table:
+        return self._table
+
+
+def test_a_table_that_stays_in_several_chunks_is_split_whole(backend: StateBackend) -> None:
+    of = ground(backend)
+    keys = owned_keys(of, 3_000)
+    pieces = [rows(keys[first::3]) for first in range(3)]
+    table = pa.concat_tables(pieces)
+    assert table.column("k").num_chunks == len(pieces)
+    ranges = of.ranges_for(8)
+    parts = dict(of.split(GigabytesOfText(table), ranges))
+    expected = dict(of.split(table, ranges))
+    assert parts.keys() == expected.keys()
+    assert all(part.equals(expected[position]) for position, part in parts.items())

@@ -71,7 +71,7 @@ def test_every_place_is_drawn_and_drivers_end_for_it():
 
 
 def test_an_older_copy_has_the_claim_of_no_driver_that_lives():
-    for seed in range(30):
+    for seed in range(20, 50):  # Of those before, none has it: each takes seconds.
         job, simulation = simulate(seed)
         planned = Disasters(simulation, job, Random(seed), Random(seed))
         simulation.when(CheckpointCompleted, simulation.kill_driver)

@@ -230,7 +230,7 @@ GUARDED_READERS = {
     "laminar_core/connectors/files/parquet_rows.py": "reads in workers: a crash costs one process",
     "laminar_core/connectors/parquet_files.py": "types of footers only",
     "laminar_core/connectors/parquet_footers.py": "in the driver: only the format's checks",
-    "laminar_core/connectors/parquet_source.py": "reads in workers: a crash costs one process",
+    "laminar_core/connectors/parquet_reading.py": "reads in workers: a crash costs one process",
     "laminar_core/connectors/parquet_sink.py": "writes",
     "laminar_core/cli/savepoint_create.py": "reads what its user gives it, in a command",
     "laminar_core/connectors/parquet_commit.py": "reads what the sink wrote and listed",

@@ -14,7 +14,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,6 +44,19 @@ class CommittedFile:
     name: str
     row_count: int
     size_bytes: int
+
+    @classmethod
+    def parsed(cls, name: object, row_count: object, size_bytes: object) -> Self:
+        """Return the line with these values.
+
+        Raises:
+            TypeError: one has another type.
+        """
+        match name, row_count, size_bytes:
+            case str(), int(), int():
+                return cls(name, row_count, size_bytes)
+            case _:
+                raise TypeError("a name is no text, or a number is none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +190,7 @@ def committed_files(path: str | os.PathLike[str]) -> list[Path]:
         CorruptCheckpointError: a commit manifest is unreadable, or a file it lists is gone.
     """
     directory = OutputDirectory(Path(path))
-    return [directory.path / name for name in _committed_names(directory)]
+    return [directory.path / file.name for file in _committed(directory)]
 
 
 def committed_objects(uri: str) -> list[str]:
@@ -189,7 +202,7 @@ def committed_objects(uri: str) -> list[str]:
         MissingExtraError: boto3 is not installed.
     """
     place = output_place(uri)
-    return [f"{place.name}/{name}" for name in _committed_names(place)]
+    return [f"{place.name}/{file.name}" for file in _committed(place)]
 
 
 def read_committed(path: str | os.PathLike[str]) -> pa.Table:
@@ -199,18 +212,36 @@ def read_committed(path: str | os.PathLike[str]) -> pa.Table:
     lack, because it came later, is null in their rows.
 
     Raises:
-        ConfigurationError: no sink has written to ``path``.
-        CorruptCheckpointError: a manifest or a file is missing or unreadable.
+        ConfigurationError: no sink has written to ``path``, or a column has had types that do not
+            fit together.
+        CorruptCheckpointError: a manifest or a file is missing, unreadable or not what was written.
     """
     place = output_place(os.fspath(path))
-    names = _committed_names(place)
+    files = _committed(place)
     try:
-        tables = [pq.ParquetFile(place.readable(name)).read() for name in names]
+        tables = [_rows_of(place, file) for file in files]
     except (OSError, pa.ArrowException) as error:
         raise CorruptCheckpointError(
             ErrorCode.OBJECT_MISSING, f"cannot read the committed output in {path}: {error}"
         ) from error
-    return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+    try:
+        return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+    except pa.ArrowException as error:
+        raise ConfigurationError(
+            ErrorCode.WRONG_SCHEMA,
+            f"the files in {path} do not have the same columns ({error}): read them one by one, "
+            "with committed_files or committed_objects",
+        ) from error
+
+
+def _rows_of(place: OutputPlace, file: CommittedFile) -> pa.Table:
+    """Read one file, and compare it with what its manifest and the checksums of its pages say."""
+    parquet = pq.ParquetFile(place.readable(file.name), page_checksum_verification=True)
+    if parquet.metadata.num_rows != file.row_count:
+        raise OSError(
+            f"{file.name} has {parquet.metadata.num_rows} rows, and {file.row_count} were committed"
+        )
+    return parquet.read()
 
 
 def listed_files(place: OutputPlace, checkpoint_id: int) -> list[CommittedFile]:
@@ -225,8 +256,8 @@ def listed_files(place: OutputPlace, checkpoint_id: int) -> list[CommittedFile]:
     try:
         content = json.loads(data)
         version = content["format_version"]
-        files = [CommittedFile(**file) for file in content["files"]]
-    except (ValueError, KeyError, TypeError) as error:
+        files = [CommittedFile.parsed(**file) for file in content["files"]]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _unreadable(place, checkpoint_id, str(error)) from error
     if version != _FORMAT_VERSION:
         why = f"its format version is {version}, not {_FORMAT_VERSION}"
@@ -245,8 +276,8 @@ def _manifest_of(checkpoint_id: int, outputs: Sequence[StagedOutput]) -> bytes:
     return json.dumps(content, indent=1).encode()
 
 
-def _committed_names(place: OutputPlace) -> list[str]:
-    """Return the names of all committed files, oldest checkpoint first.
+def _committed(place: OutputPlace) -> list[CommittedFile]:
+    """Return all committed files, oldest checkpoint first.
 
     Raises:
         ConfigurationError: no sink has written here.
@@ -257,14 +288,14 @@ def _committed_names(place: OutputPlace) -> list[str]:
             ErrorCode.NO_SUCH_PATH, f"{place.name} is not the output directory of a Parquet sink"
         )
     with storage_errors(place.name):
-        names = [file.name for at in place.manifest_ids() for file in listed_files(place, at)]
+        files = [file for at in place.manifest_ids() for file in listed_files(place, at)]
         shown = set(place.shown())
-    if missing := [name for name in names if name not in shown]:
+    if missing := [file.name for file in files if file.name not in shown]:
         raise CorruptCheckpointError(
             ErrorCode.OBJECT_MISSING,
             f"{place.name} lacks {missing[0]}, which was committed: restore it",
         )
-    return names
+    return files
 
 
 def _checkpoint_of(final: str) -> int:

@@ -1,4 +1,4 @@
-"""Find Parquet files, and read them in the columns and types that a source declares."""
+"""Find Parquet files, and the columns and types that a source declares of them."""
 
 import glob
 import os
@@ -11,14 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from laminar_core.connectors.files.places import FileChangedError
+from laminar_core.connectors.parquet_reading import ENCODED_STRING
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.base import JsonObject
-
-ENCODED_STRING = pa.dictionary(pa.int32(), pa.string())
-"""The type in which string columns are emitted."""
-
-_PLAIN_STRING_BYTES_MIN = 4
-"""Plain encoding spends a four-byte length on every string, so less per value is a dictionary."""
 
 
 def reading_properties(*, verify_pages: bool) -> JsonObject:
@@ -51,23 +46,6 @@ def _emitted_type(stored: pa.DataType) -> pa.DataType:
     values = stored.value_type if pa.types.is_dictionary(stored) else stored
     is_text = pa.types.is_string(values) or pa.types.is_large_string(values)
     return ENCODED_STRING if is_text or pa.types.is_string_view(values) else stored
-
-
-def dictionary_columns(footer: pq.FileMetaData, schema: pa.Schema) -> list[str]:
-    """Return the columns that should be read as dictionaries.
-
-    Arrow lets the dictionary of a chunk that fell back to plain encoding grow with every batch,
-    which is quadratic; such columns are read plain and encoded batch by batch (four times faster).
-    """
-    text = {field.name for field in schema if field.type == ENCODED_STRING}
-    values, size_bytes = dict.fromkeys(text, 0), dict.fromkeys(text, 0)
-    for row_group in range(footer.num_row_groups):
-        for index in range(footer.num_columns):
-            chunk = footer.row_group(row_group).column(index)
-            if chunk.path_in_schema in text:
-                values[chunk.path_in_schema] += chunk.num_values
-                size_bytes[chunk.path_in_schema] += chunk.total_uncompressed_size
-    return [name for name in text if size_bytes[name] < _PLAIN_STRING_BYTES_MIN * values[name]]
 
 
 def list_files(path: str) -> list[Path]:
@@ -165,15 +143,6 @@ def difference(wanted: pa.Schema, found: pa.Schema) -> str:
         if (other := found.field(field.name).type) != field.type:
             return f"another type of {field.name!r} ({other} instead of {field.type})"
     return "another order of columns"
-
-
-def as_type(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return a column that was read in the type in which it is emitted."""
-    if column.type == wanted:
-        return column
-    if wanted == ENCODED_STRING:
-        return column.cast(pa.string()).dictionary_encode()
-    return column.cast(wanted)
 
 
 def skip_rows(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:

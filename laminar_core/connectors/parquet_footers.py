@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from laminar_core.connectors.parquet_files import unreadable, unreadable_at_discovery
 from laminar_core.connectors.parquet_inputs import ParquetInput
+from laminar_core.connectors.parquet_reading import read_metadata
 from laminar_core.errors import DataError, ErrorCode
 
 _FOOTER_READERS = 8
@@ -35,7 +36,7 @@ def read_footer(files: ParquetInput, name: str) -> pq.FileMetaData:
         ConfigurationError: it cannot be read.
     """
     with unreadable_at_discovery(name):
-        return pq.read_metadata(files.readable(name))
+        return read_metadata(files.readable(name))
 
 
 def pins(files: ParquetInput, name: str, footer: pq.FileMetaData) -> Iterator[dict[str, Any]]:
@@ -66,7 +67,7 @@ def verified_footer(
         size_bytes = files.size_bytes(name)
         if size_bytes != pinned[0]["file_size_bytes"]:
             raise _changed(name, f"{size_bytes} bytes instead of {pinned[0]['file_size_bytes']}")
-        footer = pq.read_metadata(files.readable(name))
+        footer = read_metadata(files.readable(name))
     if footer.num_row_groups != pinned[0]["file_row_groups"]:
         raise _changed(name, f"{footer.num_row_groups} row groups")
     for split in pinned:

@@ -38,8 +38,8 @@ from laminar_core.connectors.parquet_dictionaries import (
     DICTIONARY_BYTES_MAX,
     columns_with_dictionary,
 )
-from laminar_core.connectors.plain import plain_schema
-from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
+from laminar_core.connectors.plain import plain_batches, plain_schema
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode, LaminarError
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.store.staging import StagingArea
@@ -102,8 +102,8 @@ class ParquetSink:
             StorageUnavailable: a bucket does not answer.
         """
         del promise
-        for field in plain_schema(schema):
-            _check_type(field)
+        for field, plain in zip(schema, plain_schema(schema), strict=True):
+            _check_type(field, plain)
         place = self.place
         try:
             if place.has_files() and not place.is_output():
@@ -145,6 +145,7 @@ class ParquetSinkWriter:
         """Stage rows of the running checkpoint interval.
 
         Raises:
+            DataError: Parquet cannot hold a value.
             StorageUnavailable: the staging directory refused a row group.
         """
         if batch.num_rows == 0:
@@ -227,18 +228,19 @@ class _StagedFile:
         self._writer: pq.ParquetWriter | None = None
         self._checkpoint_id = 0
         self._output: StagedOutput | None = None
-        self._failure: StorageUnavailable | None = None
+        self._failure: LaminarError | None = None
         self._lock = threading.Lock()
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Take rows; encode them once they fill a row group."""
-        self._rows.append(batch)
-        self._rows_count += batch.num_rows
-        self._rows_bytes += batch.nbytes
-        self.row_count += batch.num_rows
-        if self._rows_count >= _ROW_GROUP_ROWS or self._rows_bytes >= _ROW_GROUP_BYTES:
-            with self._write_or_fail():
-                self._encode()
+        with self._write_or_fail():
+            for part in plain_batches(batch, self._schema, _ROW_GROUP_BYTES):
+                self._rows.append(part)
+                self._rows_count += part.num_rows
+                self._rows_bytes += part.nbytes
+                self.row_count += part.num_rows
+                if self._rows_count >= _ROW_GROUP_ROWS or self._rows_bytes >= _ROW_GROUP_BYTES:
+                    self._encode()
 
     def end(self) -> None:
         """No rows follow: write the footer, which frees what the encoder holds."""
@@ -253,6 +255,7 @@ class _StagedFile:
         """Make the file durable, once.
 
         Raises:
+            DataError: Parquet cannot hold a value.
             StorageUnavailable: it could not be made durable, now or the first time.
         """
         with self._lock:
@@ -273,9 +276,9 @@ class _StagedFile:
         if self._failure is not None:
             raise self._failure
         try:
-            with storage_errors(self._staging.name):
+            with storage_errors(self._staging.name), _value_errors():
                 yield
-        except StorageUnavailable as error:
+        except LaminarError as error:
             self._failure = error
             self._release()
             raise
@@ -292,7 +295,7 @@ class _StagedFile:
 
     def _encode(self) -> None:
         rows, self._rows, self._rows_count, self._rows_bytes = self._rows, [], 0, 0
-        table = pa.Table.from_batches(rows).cast(self._schema) if rows else None
+        table = pa.Table.from_batches(rows) if rows else None
         if self._writer is None:
             self._file = self._staging.open()
             self._writer = pq.ParquetWriter(
@@ -324,11 +327,24 @@ class _StagedFile:
         )
 
 
-def _check_type(field: pa.Field) -> None:
-    """Write no rows of this type: Parquet itself knows best what it can hold."""
+@contextmanager
+def _value_errors() -> Iterator[None]:
+    """Turn what Arrow says of rows into a DataError; a failure of the storage is an OSError."""
     try:
-        pq.write_table(pa.schema([field]).empty_table(), pa.BufferOutputStream())
-    except pa.ArrowException as error:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise DataError(
+            ErrorCode.NOT_ENCODABLE,
+            f"rows cannot be written to Parquet: {' '.join(str(error).split())}",
+        ) from error
+
+
+def _check_type(field: pa.Field, plain: pa.Field) -> None:
+    """Decode and write no rows of this type: Arrow and Parquet know best what they can."""
+    try:
+        pa.nulls(0, field.type).cast(plain.type)
+        pq.write_table(pa.schema([plain]).empty_table(), pa.BufferOutputStream())
+    except (OSError, pa.ArrowException) as error:
         raise ConfigurationError(
             ErrorCode.UNSUPPORTED_TYPE,
             f"Parquet cannot hold column {field.name!r} of type {field.type}: cast or drop it",

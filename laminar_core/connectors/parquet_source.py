@@ -11,22 +11,19 @@ distinct values), each batch gets a small one of its own, so the schema never de
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from laminar_core.connectors.base import Discovery, Gap, Mend, Source, SourceBatch, SourceReader
 from laminar_core.connectors.discovery import fixed_list
 from laminar_core.connectors.locations import checked_location, without_parameters
 from laminar_core.connectors.parquet_files import (
-    as_type,
     check_same_schema,
     declared_schema,
-    dictionary_columns,
     difference,
     reading_properties,
     skip_rows,
@@ -39,6 +36,7 @@ from laminar_core.connectors.parquet_footers import (
     verified_footer,
 )
 from laminar_core.connectors.parquet_inputs import ParquetInput, parquet_input
+from laminar_core.connectors.parquet_reading import RowGroups
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.state.splits import at_rows, numbered_splits, row_offsets, split_columns
@@ -224,7 +222,7 @@ class ParquetReader(SourceReader):
         self._next_row = row_offsets(splits)
         self._row_count = splits["rows_total"].to_numpy()
         self._current = 0
-        self._file: _OpenFile | None = None
+        self._file: RowGroups | None = None
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._decoded: pa.RecordBatch | None = None
         """Rows of the current row group that were decoded and not yet returned."""
@@ -286,36 +284,18 @@ class ParquetReader(SourceReader):
 
     def _open_split(self, split: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         if self._file is None:
-            self._file = _OpenFile(self._files, split, self._source)
+            self._file = self._open_file(split["path"])
         batches = self._file.batches(split["row_group"], self._source.batch_rows)
         return skip_rows(batches, int(self._next_row[self._current]))
 
-
-class _OpenFile:
-    """One Parquet file, verified against its pin and opened the fastest way for its columns."""
-
-    def __init__(self, files: ParquetInput, pinned: dict[str, Any], source: ParquetSource) -> None:
-        path = pinned["path"]
-        footer = verified_footer(files, path, [pinned])
-        self._schema = declared_schema(footer, source.columns, path)
-        self._file = pq.ParquetFile(
-            files.readable(path),
-            metadata=footer,
-            read_dictionary=dictionary_columns(footer, self._schema),
-            page_checksum_verification=source.verify_pages,
-        )
-
-    def batches(self, row_group: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Batches of one row group, in the declared schema."""
-        for batch in self._file.iter_batches(
-            batch_rows, row_groups=[row_group], columns=self._schema.names, use_threads=False
-        ):
-            arrays = [as_type(batch.column(field.name), field.type) for field in self._schema]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-    def close(self) -> None:
-        """Let go of the file handle."""
-        self._file.close()
+    def _open_file(self, path: str) -> RowGroups:
+        """Open the file of the current split, after comparing it with all splits that it has."""
+        rest = (self._pinned[n] for n in range(self._current, len(self._pinned)))
+        pinned = list(takewhile(lambda split: split["path"] == path, rest))
+        footer = verified_footer(self._files, path, pinned)
+        schema = declared_schema(footer, self._source.columns, path)
+        source = self._files.readable(path)
+        return RowGroups(source, footer, schema, verify_pages=self._source.verify_pages)
 
 
 def _invalid(message: str) -> ConfigurationError:

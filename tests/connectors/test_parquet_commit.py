@@ -289,8 +289,11 @@ def test_a_committable_that_no_writer_produced_is_refused(sink, change):
 @pytest.mark.parametrize(
     "content",
     ["", "{", "[]", "null", '{"format_version": 1}', '{"format_version": 2, "files": []}',
-     '{"format_version": 1, "files": [{"name": "x"}]}'],
-    ids=repr,
+     '{"format_version": 1, "files": [{"name": "x"}]}',
+     '{"format_version": 1, "files": [{"name": [], "row_count": 1, "size_bytes": 1}]}',
+     '{"format_version": 1, "files": [{"name": "x", "row_count": "1", "size_bytes": 1}]}',
+     "[" * 100_000],
+    ids=lambda content: content[:80],
 )  # fmt: skip
 def test_an_unreadable_commit_manifest_is_named(sink, content):
     sink.directory.manifest_path(7).write_text(content)
@@ -395,3 +398,36 @@ class TestOutlook:
         for file in committed_files(sink.path):
             file.unlink()
         assert sink.committer().outlook(1, outputs) == Committed()
+
+
+class TestReading:
+    """Committed rows are read as they were written, or not at all."""
+
+    def test_a_page_that_changed_is_noticed(self, sink):
+        rows = pa.record_batch({"n": pa.array(range(0, 7_919_000, 7_919), pa.int64())})
+        sink = ParquetSink(sink.path, compression="none")
+        writer = CommittingSink(open_writer(sink, 1))
+        writer.write(rows)
+        sink.committer().commit(1, writer.snapshot(1)().committables)
+        (file,) = committed_files(sink.path)
+        data = bytearray(file.read_bytes())
+        data[len(data) // 3] ^= 1
+        file.write_bytes(data)
+        expect(CorruptCheckpointError, ErrorCode.OBJECT_MISSING, "cannot read the committed output",
+               read_committed, sink.path)  # fmt: skip
+
+    def test_another_file_under_a_listed_name_is_noticed(self, sink):
+        sink.committer().commit(1, stage(sink, 0, 5))
+        (file,) = committed_files(sink.path)
+        pq.write_table(pq.read_table(file).slice(0, 3), file)
+        expect(CorruptCheckpointError, ErrorCode.OBJECT_MISSING, "3 rows, and 5 were committed",
+               read_committed, sink.path)  # fmt: skip
+
+    def test_types_that_do_not_fit_together_are_one_line(self, sink):
+        sink.committer().commit(1, stage(sink, 0, 2))
+        other = pa.schema([("n", pa.string())])
+        writer = CommittingSink(sink.open(SubtaskContext("sink", 0, 2, 128, 2), other))
+        writer.write(pa.record_batch({"n": ["a"]}, schema=other))
+        sink.committer().commit(2, writer.snapshot(2)().committables)
+        expect(ConfigurationError, ErrorCode.WRONG_SCHEMA, "do not have the same columns",
+               read_committed, sink.path)  # fmt: skip

@@ -7,13 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from laminar_core.connectors.parquet_files import (
-    ENCODED_STRING,
     check_same_schema,
     declared_schema,
-    dictionary_columns,
     list_files,
     unreadable,
 )
+from laminar_core.connectors.parquet_reading import ENCODED_STRING
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 
 
@@ -119,15 +118,6 @@ def test_the_first_difference_of_two_schemas_is_named(found, said):
     with pytest.raises(ConfigurationError, match=f"^new.parquet has {said} than old.parquet"):
         check_same_schema("old.parquet", wanted, "new.parquet", pa.schema(found))
     check_same_schema("old.parquet", wanted, "new.parquet", wanted)
-
-
-def test_only_columns_that_parquet_keeps_as_dictionaries_are_read_as_such(tmp_path):
-    few = pa.array([f"merchant-{n % 10}" for n in range(20_000)])
-    many = pa.array([f"payment-{n:012d}" for n in range(20_000)])
-    table = pa.table({"few": few, "many": many, "n": pa.array(range(20_000))})
-    file = write(tmp_path / "a.parquet", table, dictionary_pagesize_limit=1_000)
-    schema = declared_schema(footer(file), None, file)
-    assert dictionary_columns(footer(file), schema) == ["few"]
 
 
 def test_failures_to_read_name_the_part_and_the_file():

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from laminar_core.connectors import parquet_sink
 from laminar_core.connectors.parquet_commit import read_committed
 from laminar_core.connectors.parquet_sink import ParquetSink
-from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode, StorageUnavailable
 from laminar_core.operators.base import Snapshot, SubtaskContext
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -341,3 +342,50 @@ def test_impossible_options_are_refused_at_once(options):
 def test_how_rows_are_packed_does_not_decide_whether_state_fits(tmp_path):
     assert ParquetSink(tmp_path).describe() == ParquetSink(tmp_path, "lz4", 10).describe()
     assert ParquetSink(tmp_path).describe() != ParquetSink(tmp_path / "other").describe()
+
+
+def test_a_few_long_texts_of_a_dictionary_fill_row_groups(sink, monkeypatch):
+    """Goal: a batch that would decode to gigabytes is written part by part."""
+    monkeypatch.setattr(parquet_sink, "_ROW_GROUP_BYTES", 50_000)
+    rows = pa.record_batch({"s": pa.DictionaryArray.from_arrays([0] * 1_000, ["x" * 1_000])})
+    writer = open_writer(sink, schema=rows.schema)
+    writer.write(rows)
+    writer.snapshot(1)()
+    (file,) = sink.directory.staging.iterdir()
+    footer = pq.read_metadata(file)
+    assert footer.num_row_groups == 20
+    assert pq.read_table(file)["s"].to_pylist() == ["x" * 1_000] * 1_000
+
+
+def test_a_large_dictionary_that_slices_share_fills_no_row_group(sink, monkeypatch):
+    monkeypatch.setattr(parquet_sink, "_ROW_GROUP_BYTES", 50_000)
+    texts = pa.array([f"{n:0100d}" for n in range(1_000)])
+    rows = pa.record_batch({"s": texts.dictionary_encode()})
+    writer = open_writer(sink, schema=rows.schema)
+    for start in range(100):
+        writer.write(rows.slice(start, 1))
+    writer.snapshot(1)()
+    (file,) = sink.directory.staging.iterdir()
+    assert pq.read_metadata(file).num_row_groups == 1
+
+
+@pytest.mark.parametrize(
+    "data_type",
+    [pa.decimal128(10, -2), pa.binary(0), pa.dictionary(pa.int32(), pa.list_(pa.int64()))],
+    ids=str,
+)
+def test_a_type_that_cannot_be_decoded_or_written_is_refused(tmp_path, data_type):
+    with pytest.raises(ConfigurationError, match="Parquet cannot hold column 'x'") as caught:
+        ParquetSink(tmp_path / "out").check(pa.schema([("x", data_type)]))
+    assert caught.value.code is ErrorCode.UNSUPPORTED_TYPE
+
+
+def test_a_value_that_parquet_cannot_hold_is_no_failure_of_the_storage(sink):
+    """Goal: it is said of the rows, and no later snapshot completes without them."""
+    rows = pa.record_batch({"at": pa.array([10**17], pa.timestamp("s"))})
+    writer = open_writer(sink, schema=rows.schema)
+    writer.write(rows)
+    for checkpoint_id in (1, 2):
+        with pytest.raises(DataError, match="rows cannot be written to Parquet: ") as caught:
+            writer.snapshot(checkpoint_id)()
+        assert caught.value.code is ErrorCode.NOT_ENCODABLE

@@ -427,3 +427,25 @@ def test_the_rest_of_a_file_that_is_gone_can_be_skipped(tmp_path):
     assert source.gaps(mended) == []
     batches, _ = read(source, mended)
     assert sum(batch.num_rows for batch in batches) == 10
+
+
+def test_a_file_with_other_rows_in_a_later_row_group_is_not_the_same(tmp_path):
+    file = tmp_path / "a.parquet"
+
+    def write(*sizes: int) -> None:
+        rows = pa.table({"i": pa.array(range(20), pa.int64())})
+        options = {"use_dictionary": False, "compression": "none", "write_statistics": False}
+        with pq.ParquetWriter(file, rows.schema, store_schema=False, **options) as writer:
+            start = 0
+            for size in sizes:
+                writer.write_table(rows.slice(start, size))
+                start += size
+
+    write(5, 5, 10)
+    source = ParquetSource(file)
+    splits = first_splits(source)
+    size_bytes = file.stat().st_size
+    write(5, 10, 5)
+    assert file.stat().st_size == size_bytes
+    with pytest.raises(DataError, match="10 rows in row group 1"):
+        read(source, splits)

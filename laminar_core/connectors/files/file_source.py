@@ -122,7 +122,15 @@ class FileSource(Source):
         return pa.schema([*self.columns, *self.partitions])
 
     def discovery(self) -> Discovery:
-        """Return what finds the files: once, or as long as the job runs."""
+        """Return what finds the files: once, or as long as the job runs.
+
+        Raises:
+            ConfigurationError: no column is read from the files, only from their directories.
+        """
+        if not len(self.columns):
+            raise ConfigurationError(
+                ErrorCode.WRONG_SCHEMA, "the source has no columns: declare at least one"
+            )
         return fixed_list(self._files_now) if self.mode == "once" else ComingFiles(self)
 
     def _files_now(self) -> pa.Table:

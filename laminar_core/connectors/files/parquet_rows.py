@@ -14,12 +14,8 @@ import pyarrow.parquet as pq
 from laminar_core.connectors.base import SourceBatch
 from laminar_core.connectors.files.arrow_file import ArrowFile
 from laminar_core.connectors.files.places import FileStat, OpenFile
-from laminar_core.connectors.parquet_files import (
-    as_type,
-    dictionary_columns,
-    reading_properties,
-    skip_rows,
-)
+from laminar_core.connectors.parquet_files import reading_properties, skip_rows
+from laminar_core.connectors.parquet_reading import RowGroups, read_metadata
 from laminar_core.errors import DataError, ErrorCode
 from laminar_core.operators.base import JsonObject
 
@@ -57,15 +53,10 @@ class ParquetRows:
     def open(self, file: OpenFile, found: FileStat, position: int) -> "_RowsOfFile":
         """See ``Contents.open``."""
         source = pa.PythonFile(ArrowFile(file, found.size_bytes), "r")
-        footer = pq.read_metadata(source)
+        footer = read_metadata(source)
         _check_columns(found.name, footer.schema.to_arrow_schema(), self.schema)
-        parquet = pq.ParquetFile(
-            source,
-            metadata=footer,
-            read_dictionary=dictionary_columns(footer, self.schema),
-            page_checksum_verification=self.verify_pages,
-        )
-        return _RowsOfFile(parquet, self.schema, position, self.batch_rows)
+        row_groups = RowGroups(source, footer, self.schema, verify_pages=self.verify_pages)
+        return _RowsOfFile(row_groups, footer, self.schema, position, self.batch_rows)
 
 
 def columns_of(file: OpenFile, found: FileStat) -> pa.Schema:
@@ -74,17 +65,23 @@ def columns_of(file: OpenFile, found: FileStat) -> pa.Schema:
     Raises:
         OSError, pyarrow.ArrowException: its footer cannot be read.
     """
-    footer = pq.read_metadata(pa.PythonFile(ArrowFile(file, found.size_bytes), "r"))
+    footer = read_metadata(pa.PythonFile(ArrowFile(file, found.size_bytes), "r"))
     stored = footer.schema.to_arrow_schema()
     return pa.schema([(field.name, _values(field.type)) for field in stored])
 
 
 class _RowsOfFile:
     def __init__(
-        self, parquet: pq.ParquetFile, schema: pa.Schema, position: int, batch_rows: int
+        self,
+        row_groups: RowGroups,
+        footer: pq.FileMetaData,
+        schema: pa.Schema,
+        position: int,
+        batch_rows: int,
     ) -> None:
         self.position = position
-        self._parquet = parquet
+        self._row_groups = row_groups
+        self._footer = footer
         self._schema = schema
         self._batches = self._from(position, batch_rows)
         self._decoded: pa.RecordBatch | None = None
@@ -101,9 +98,8 @@ class _RowsOfFile:
 
     def _from(self, position: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all row groups from this row of the file on."""
-        footer = self._parquet.metadata
-        for row_group in range(footer.num_row_groups):
-            row_count = footer.row_group(row_group).num_rows
+        for row_group in range(self._footer.num_row_groups):
+            row_count = self._footer.row_group(row_group).num_rows
             if position >= row_count:
                 position -= row_count
                 continue
@@ -112,20 +108,17 @@ class _RowsOfFile:
 
     def _row_group(self, row_group: int, row_count: int, rows: int) -> Iterator[pa.RecordBatch]:
         read = 0
-        for batch in self._parquet.iter_batches(
-            rows, row_groups=[row_group], columns=self._schema.names, use_threads=False
-        ):
-            yield self._fitted(batch)
+        for batch in self._row_groups.batches(row_group, rows):
+            self._check_nulls(batch)
+            yield batch
             read += batch.num_rows
         if read != row_count:
             raise OSError(f"row group {row_group} has {read} rows instead of {row_count}")
 
-    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [as_type(batch.column(field.name), field.type) for field in self._schema]
-        for field, column in zip(self._schema, columns, strict=True):
+    def _check_nulls(self, batch: pa.RecordBatch) -> None:
+        for field, column in zip(self._schema, batch.columns, strict=True):
             if not field.nullable and column.null_count:
                 raise OSError(f"{field.name} is null in a row, and must not be")
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
 def _check_columns(name: str, stored: pa.Schema, wanted: pa.Schema) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from laminar_core.connectors.discovery import first_splits
 from laminar_core.connectors.files.file_reader import READ_FILES
 from laminar_core.connectors.files.file_source import FileSource
+from laminar_core.connectors.files.parquet_rows import ParquetFormat
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.csv_lines import CsvFormat
 from laminar_core.connectors.formats.json_format import JsonFormat
@@ -297,3 +299,18 @@ class TestComingFiles:
         ):
             with pytest.raises(ConfigurationError, match=problem):
                 source_of(tmp_path, **changes)
+
+
+def test_a_source_without_columns_is_refused(tmp_path: Path) -> None:
+    """Goal: rows that have only the values of their directories do not get lost."""
+    (tmp_path / "day=1").mkdir()
+    pq.write_table(pa.table({"n": range(10)}), tmp_path / "day=1" / "a.parquet")
+    source = FileSource(
+        tmp_path,
+        ParquetFormat(),
+        columns=pa.schema([]),
+        partitions=pa.schema([("day", pa.int32())]),
+        pattern="*.parquet",
+    )
+    with pytest.raises(ConfigurationError, match="declare at least one"):
+        source.discovery()

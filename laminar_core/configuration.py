@@ -492,12 +492,12 @@ class Configuration(Options, JobSections):
             raise ConfigurationError(
                 ErrorCode.NO_SUCH_PATH, f"{path} cannot be read: {error.strerror}"
             ) from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{path}: {error}") from error
         except ValidationError as error:
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION, f"{path}: {problem_of(error, cls)}"
             ) from error
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{path}: {error}") from error
 
 
 def all_settings() -> list[Setting]:

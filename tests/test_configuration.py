@@ -230,6 +230,8 @@ def test_a_file_can_be_named(empty_folder: Path) -> None:
         ("[metrics]\notlp_interval = '100ms'", "must be at least 1 second, not 100ms"),
         ("[spark]\nconf = 5", "spark.conf: must be a table, not 5"),
         ("x =", "Invalid value"),
+        pytest.param(f"x = {'[' * 5_000}", "recursion", id="deep"),
+        pytest.param(f"x = {'9' * 5_000}", "digits", id="long"),
     ],
 )
 def test_a_mistake_in_a_file_is_one_line(empty_folder: Path, text: str, said: str) -> None:

@@ -21,6 +21,7 @@ from laminar_core.cli.views import (
 )
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.limits import NUMBER_MAX
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.summaries import CheckpointSummary
 from laminar_core.store.verification import VerifyReport
@@ -155,7 +156,7 @@ def verify(
 )
 @click.option(
     "--limit",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, NUMBER_MAX),
     help=f"Rows and marks to print of each file  [default: {ROWS_SHOWN}; all with --json].",
 )
 @newest_by_default

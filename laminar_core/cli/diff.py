@@ -19,6 +19,7 @@ from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.views import ROWS_SHOWN, event_time
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.limits import NUMBER_MAX
 from laminar_core.state.difference import Difference, values_differ
 from laminar_core.store.comparison import ChangeKind, Comparison, compare_operator
 from laminar_core.store.state_reading import table_names
@@ -39,7 +40,7 @@ _SIGNS: dict[ChangeKind, str] = {"added": "+", "removed": "-", "changed": "~"}
 @click.option("--operator", "operator_id", help="Compare only this operator.")
 @click.option(
     "--limit",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, NUMBER_MAX),
     help=f"Keys to print of each operator and kind  [default: {ROWS_SHOWN}; all with --json].",
 )
 @click.argument("before_id", metavar="A", type=click.IntRange(min=1))

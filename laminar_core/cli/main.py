@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
@@ -54,6 +55,7 @@ def laminar(context: click.Context, *, debug: bool) -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    open_what_is_closed()
     gc.set_threshold(COLLECTED_OBJECTS)
     atexit.register(gc.freeze)  # Else the end looks for garbage: 50 ms after 10,000 checkpoints.
     complete()
@@ -89,6 +91,27 @@ def _run_command() -> None:
 def _say(line: str) -> None:
     with suppress(OSError):  # The disk is full, or nobody reads: the exit code says it, too.
         click.echo(line, err=True)
+
+
+def open_what_is_closed() -> None:
+    """Let standard streams that were closed lead nowhere: then a command ends as it would.
+
+    Python has None in their place, and the next file that is opened would get their number.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - it stays open
+            setattr(sys, name, nowhere)
+            if not _is_open(number):
+                os.dup2(nowhere.fileno(), number)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def let_go_of_output(*streams: TextIO) -> None:

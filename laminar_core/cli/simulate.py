@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from laminar_core.cli.groups import examples
 from laminar_core.cli.options import json_option
+from laminar_core.records.limits import NUMBER_MAX
 from laminar_core.testing.campaign import SeedReport, simulate_seeds
 
 SEEDS = 200
@@ -28,7 +29,7 @@ _MS_PER_HOUR = 3_600_000
 @click.option(
     "--seeds",
     "count",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, NUMBER_MAX),
     default=SEEDS,
     show_default=True,
     help="Number of seeds to run.",

@@ -66,32 +66,32 @@ class LocalObjectStore:
 
     def create(self) -> None:
         """See ``ObjectStore.create``."""
-        with _translated("create", self._root):
+        with translated("create", self._root):
             _make_root(self._root)
         self._seen = True
 
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
         path = self._path(key)
-        with _translated("read", path):
+        with translated("read", path):
             return self._found(read_regular(path, size_max))
 
     def get_range(self, key: str, start: int, stop: int, size_bytes: int) -> bytes | None:
         """See ``ObjectStore.get_range``."""
         path = self._path(key)
-        with _translated("read", path):
+        with translated("read", path):
             return self._found(read_range_of_regular(path, start, stop, size_bytes))
 
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``."""
         path = self._path(key)
-        with _translated("read", path):
+        with translated("read", path):
             return self._found(digest_of_regular(path, size_max))
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """See ``ObjectStore.put``."""
         path = self._path(key)
-        with _translated("write", path):
+        with translated("write", path):
             temporary = self._write_temporary(path.parent, data)
             with _removed_on_error(temporary):
                 temporary.replace(path)
@@ -100,7 +100,7 @@ class LocalObjectStore:
     def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
         """See ``ObjectStore.put_if_absent``."""
         path = self._path(key)
-        with _translated("write", path):
+        with translated("write", path):
             created = not os.path.lexists(path) and self._link_new(path, data)
             # Also somebody else's object counts only once its name is durable.
             self._sync_names(path.parent)
@@ -109,7 +109,7 @@ class LocalObjectStore:
     def children(self, folder: str) -> list[str]:
         """See ``ObjectStore.children``."""
         top = self._inside(self._root / check_folder(folder))
-        with _translated("list", top):
+        with translated("list", top):
             found = sorted(
                 f"{entry.name}/" if is_folder(entry) else entry.name for entry in visible(top)
             )
@@ -118,14 +118,14 @@ class LocalObjectStore:
     def list(self, folder: str) -> list[str]:
         """See ``ObjectStore.list``."""
         top = self._inside(self._root / check_folder(folder))
-        with _translated("list", top):
+        with translated("list", top):
             return self._found(sorted(key for key, _entry in files_below(top, folder)))
 
     def sizes(self, folder: str) -> dict[str, int]:
         """See ``ObjectStore.sizes``."""
         top = self._inside(self._root / check_folder(folder))
         found: dict[str, int] = {}
-        with _translated("list", top):
+        with translated("list", top):
             for key, entry in files_below(top, folder):
                 if (size_bytes := size_of_entry(entry)) is not None:
                     found[key] = size_bytes
@@ -134,7 +134,7 @@ class LocalObjectStore:
     def delete(self, key: str) -> None:
         """See ``ObjectStore.delete``. Also removes folders that become empty."""
         path = self._path(key)
-        with _translated("delete", path):
+        with translated("delete", path):
             try:
                 path.unlink()
             except NO_OBJECT:
@@ -145,7 +145,7 @@ class LocalObjectStore:
     def size(self, key: str) -> int | None:
         """See ``ObjectStore.size``."""
         path = self._path(key)
-        with _translated("read", path):
+        with translated("read", path):
             return self._found(size_of(path))
 
     def _found(self, answer: T) -> T:
@@ -167,7 +167,7 @@ class LocalObjectStore:
 
     def _inside(self, folder: Path) -> Path:
         """Return ``folder`` unless a link leads out of the store to it; the root may be a link."""
-        with _translated("open", folder):
+        with translated("open", folder):
             refuse_links(self._root, folder)
         return folder
 
@@ -311,7 +311,7 @@ def _removed_on_error(temporary: Path) -> Generator[None]:
 
 
 @contextmanager
-def _translated(verb: str, path: Path) -> Generator[None]:
+def translated(verb: str, path: Path) -> Generator[None]:
     """Turn an error of the system into one with advice."""
     try:
         yield

@@ -1,8 +1,11 @@
 """Open a store by its URI, and probe it before it is used."""
 
+import errno
 import os
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -13,7 +16,7 @@ from laminar_core.objectstore.azure_options import AzureOptions
 from laminar_core.objectstore.bucket_options import BucketOptions
 from laminar_core.objectstore.contract import CountedStore, ObjectStore, SelfProbing
 from laminar_core.objectstore.counting_store import CountedObjectStore
-from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.objectstore.local import LocalObjectStore, translated
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.s3_options import S3Options
 from laminar_core.records.paths import PROBE_FOLDER
@@ -27,6 +30,27 @@ _REFUSALS = {
 }
 """Storage errors of a running job that are configuration errors before it starts."""
 _PROBE_NUMBERS = count(1)
+_NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOENT}
+"""Errors of a name that can be no place, or of a working directory that is gone."""
+
+
+@contextmanager
+def opened_by_name(place: str) -> Iterator[None]:
+    """Turn what comes of looking at a path or URI that a user gave into one line.
+
+    Raises:
+        ConfigurationError: this name can be no place.
+        StorageUnavailable: it may not be looked at, or does not answer.
+    """
+    with translated("open", Path(place)):
+        try:
+            yield
+        except (ValueError, RuntimeError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in _NO_NAME:
+                raise
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION, f"{place!r} can be no place: {error}"
+            ) from error
 
 
 def open_object_store(uri: str) -> CountedStore:
@@ -37,7 +61,8 @@ def open_object_store(uri: str) -> CountedStore:
     Raises:
         ConfigurationError: a file instead of a directory, a scheme that is not supported, a file
             URI of another host, or the URI of a bucket with a parameter that does not exist or does
-            not belong there.
+            not belong there, or a name that can be no place.
+        StorageUnavailable: this user may not look at the place.
         MissingExtraError: an ``s3://`` URI and no boto3, or an ``az://`` URI and no obstore.
     """
     if uri.startswith("s3://"):
@@ -48,6 +73,12 @@ def open_object_store(uri: str) -> CountedStore:
         with needs_extra("azure", "az:// stores"):
             from laminar_core.objectstore.azure import AzureObjectStore  # noqa: PLC0415
         return AzureObjectStore(uri)
+    with opened_by_name(uri):
+        return _open_here(uri)
+
+
+def _open_here(uri: str) -> CountedStore:
+    """Open a store that this machine has."""
     parts = urlsplit(uri)
     if not uri or "\0" in uri:
         raise ConfigurationError(
@@ -76,9 +107,15 @@ def _directory(path: str) -> LocalObjectStore:
 
 
 def absolute_uri(target: str) -> str:
-    """Return the target as an absolute path; a URI is returned unchanged."""
+    """Return the target as an absolute path; a URI is returned unchanged.
+
+    Raises:
+        ConfigurationError: it is no text, or the working directory is gone.
+    """
     is_uri = "://" in target or target.startswith("file:")
-    return target if is_uri else os.path.abspath(target)  # noqa: PTH100 - links stay
+    with opened_by_name(target):
+        target.encode()
+        return target if is_uri else os.path.abspath(target)  # noqa: PTH100 - links stay
 
 
 def bucket_options(uri: str) -> BucketOptions:

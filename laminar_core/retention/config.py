@@ -85,13 +85,13 @@ class RetentionConfig(Options):
                 ErrorCode.NO_SUCH_PATH, f"{path} cannot be read: {error}"
             ) from error
         try:
-            if path.suffix == ".toml":
+            if path.suffix.lower() == ".toml":
                 return cls.model_validate(tomllib.loads(text))
             return cls.model_validate_json(text)
-        except tomllib.TOMLDecodeError as error:
-            raise _invalid(f"{path} is not valid TOML: {error}") from error
         except ValidationError as error:
             raise _invalid(f"{path} is not a retention policy: {problem_of(error, cls)}") from error
+        except (ValueError, RecursionError) as error:
+            raise _invalid(f"{path} is not valid TOML: {error}") from error
 
     def policy(self) -> RetentionPolicy:
         """Return the policy for the protocol, with durations in milliseconds.

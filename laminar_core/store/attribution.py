@@ -27,8 +27,13 @@ def actor_of_environment(reason: str, environment: Mapping[str, str] = os.enviro
 
     Raises:
         ConfigurationError: one of them is no line of printable text, or too long; or the kind is
-            not known.
+            not known. Or the reason is no text.
     """
+    if not _is_text(reason):
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"the reason is {reason!r}, which is no text in UTF-8: write it again",
+        )
     name = _line(environment, ACTOR_VARIABLE) or this_process().user
     return Actor(name, _kind(environment), reason, _line(environment, RUN_ID_VARIABLE))
 
@@ -40,6 +45,14 @@ def environment_of(actor: Actor) -> dict[str, str]:
         KIND_VARIABLE: actor.kind.value,
         RUN_ID_VARIABLE: actor.run_id or "",
     }
+
+
+def _is_text(words: str) -> bool:
+    try:
+        words.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _kind(environment: Mapping[str, str]) -> ActorKind:

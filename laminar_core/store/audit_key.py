@@ -31,7 +31,7 @@ def find_key(variable: str = KEY_VARIABLE) -> bytes | None:
     Raises:
         ConfigurationError: the file cannot be used, or there is a key besides it.
     """
-    value = os.environ.get(variable, "").encode()
+    value = os.fsencode(os.environ.get(variable, ""))
     if variable != KEY_VARIABLE:
         return value or None
     value = value or b"".join(_taken)
@@ -50,7 +50,7 @@ def key_kept_private() -> Generator[None]:
     if not value:
         yield
         return
-    _taken[:] = [value.encode()]
+    _taken[:] = [os.fsencode(value)]
     try:
         yield
     finally:

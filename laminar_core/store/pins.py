@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
+from laminar_core.records.limits import TIME_MS_MAX
+from laminar_core.records.paths import padded
 from laminar_core.records.pin import Pin
 from laminar_core.records.record import JsonObject
 from laminar_core.records.retention import PinRecord
@@ -173,13 +175,15 @@ def pin_checkpoint(
     Raises:
         As ``Pins.pin`` does, and ConfigurationError: that is no name for a pin.
     """
+    padded(checkpoint_id)  # Before it is in a record: some numbers can be in none.
+    ends_ms = None if hold_ms is None else min(now_ms + hold_ms, TIME_MS_MAX)
     record = PinRecord(
         checkpoint_id=checkpoint_id,
         name=check_pin_name(name),
         actor=actor.name,
         reason=actor.reason,
         created_at_ms=now_ms,
-        expires_at_ms=None if hold_ms is None else now_ms + hold_ms,
+        expires_at_ms=ends_ms,
     )
     audit = AuditLog(store.objects, store.paths, lambda: now_ms)
     after = record.model_dump(mode="json")

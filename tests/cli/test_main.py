@@ -11,7 +11,7 @@ import click
 import pytest
 
 from laminar_core._version import __version__
-from laminar_core.cli.main import laminar
+from laminar_core.cli.main import laminar, open_what_is_closed
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -205,3 +205,25 @@ def test_a_full_disk_under_the_output_leaves_the_exit_code_as_it_is(tmp_path, wo
     with FULL.open("w") as full:
         answer = subprocess.run([*command, *store_words], stdout=full, stderr=full, check=False)
     assert answer.returncode == code
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+@pytest.mark.parametrize(("words", "code"), [("show 1", 0), ("show 7", 2), ("pin 1", 0)])
+def test_a_stream_that_is_closed_leaves_the_exit_code_as_it_is(
+    tmp_path, closed: str, words: str, code: int
+) -> None:
+    store = open_job(LocalObjectStore(tmp_path))
+    complete(store, 1, claim(store))
+    command = f'"$0" -m laminar_core.cli checkpoints {words} --store "$1" {closed}'
+    shell = ["sh", "-c", command, sys.executable, str(tmp_path)]
+    answer = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert answer.returncode == code
+    assert "Traceback" not in answer.stdout + answer.stderr
+
+
+def test_a_stream_that_is_closed_leads_nowhere(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    open_what_is_closed()
+    assert sys.stdout is not None
+    sys.stdout.write("lost")
+    sys.stdout.close()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.records.limits import TIME_MS_MAX
 from laminar_core.store.pins import Pins
 from tests.retention.retention_jobs import StoredJob
 from tests.store.stores import damage
@@ -53,6 +54,12 @@ def test_who_pins_is_audited(laminar, cli, job, monkeypatch) -> None:
         assert (json.loads(shown)["actor"], json.loads(shown)["run_id"]) == ("ann", "run-7")
 
 
+def test_a_hold_longer_than_records_can_say_ends_with_them(laminar, job) -> None:
+    laminar("pin", "2", "--for", "50000000 days")
+    (pin,) = Pins(job.store).list()
+    assert pin.record.expires_at_ms == TIME_MS_MAX
+
+
 def test_a_hold_ends(laminar) -> None:
     assert laminar("pin", "1", "--for", "2 days").out == "checkpoint 1 is held for 2 days as pin\n"
     assert "held until 20" in laminar("list").out
@@ -73,6 +80,8 @@ def test_json(laminar) -> None:
         (("pin", "1", "--name", "a/b"), "names no pin"),
         (("unpin", "1"), "checkpoint 1 has no pin named pin"),
         (("pin", "0"), "0 is not in the range"),
+        (("pin", "9" * 20), "is no number of a checkpoint"),
+        (("pin", "1", "--reason", "b\udcff"), "which is no text in UTF-8"),
         (("pin", "1", "--for", "ever"), "is not a duration"),
     ],
 )

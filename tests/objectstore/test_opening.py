@@ -1,3 +1,6 @@
+import errno
+from pathlib import Path
+
 import pytest
 
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
@@ -139,3 +142,53 @@ class TestProbe:
         with pytest.raises(StorageUnavailable) as caught:
             probe(failing)
         assert caught.value.code is code
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "foo://[bar",
+        "//[bar",
+        "foo://\u2100",
+        "~nobody-has-this-name/x",
+        "file:///tmp/x%00",
+        "a" * 300,
+    ],
+)
+def test_a_name_that_can_be_no_place_is_one_line(uri):
+    with pytest.raises(ConfigurationError, match="can be no place") as caught:
+        open_object_store(uri)
+    assert caught.value.code is ErrorCode.INVALID_OPTION
+    assert "\n" not in str(caught.value)
+
+
+def test_a_circle_of_links_is_no_place(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(ConfigurationError, match="can be no place"):
+        open_object_store(str(tmp_path / "a" / "store"))
+
+
+def test_a_working_directory_that_is_gone_is_one_line(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for use in (absolute_uri, open_object_store):
+        with pytest.raises(ConfigurationError, match="'below' can be no place"):
+            use("below")
+
+
+def test_a_place_that_may_not_be_looked_at_is_not_called_wrong(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    with pytest.raises(StorageUnavailable, match="give this user access") as caught:
+        open_object_store(str(tmp_path))
+    assert caught.value.code is ErrorCode.STORE_READ_ONLY
+
+
+def test_a_target_that_is_no_text_is_refused():
+    with pytest.raises(ConfigurationError, match="can be no place"):
+        absolute_uri("below/\udcff")

@@ -65,6 +65,9 @@ def test_a_file(tmp_path: Path, name: str, text: str) -> None:
     ("name", "text", "said"),
     [
         ("p.toml", "keep_last = ", "is not valid TOML"),
+        ("P.TOML", "keep_last = ", "is not valid TOML"),
+        pytest.param("p.toml", f"keep_last = {'[' * 5_000}", "is not valid TOML", id="deep"),
+        pytest.param("p.toml", f"keep_last = {'9' * 5_000}", "is not valid TOML", id="long"),
         ("p.json", "{", "is not a retention policy: Invalid JSON"),
         ("p.json", '{"keep": 5}', "keep is unknown; there are: keep_last"),
         ("p.toml", "keep_last = 0", "keep_last: must be greater than or equal to 1"),

@@ -116,3 +116,10 @@ def test_two_keys_are_refused(tmp_path, monkeypatch):
         find_key()
     with key_kept_private(), pytest.raises(ConfigurationError, match="unset one of them"):
         find_key()
+
+
+def test_a_key_may_be_any_bytes(monkeypatch):
+    monkeypatch.setenv(KEY_VARIABLE, os.fsdecode(b"k\xff"))
+    assert find_key() == b"k\xff"
+    with key_kept_private():
+        assert find_key() == b"k\xff"

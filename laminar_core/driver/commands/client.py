@@ -11,6 +11,7 @@ from laminar_core.host.clock import Clock
 from laminar_core.protocol.types import Generation
 from laminar_core.records.actor import Actor
 from laminar_core.records.commands import Action, CancelJob, ControlCommand, ControlResult, StopJob
+from laminar_core.records.limits import TIME_MS_MAX
 from laminar_core.records.manifest import GenerationEnd, Owner
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
@@ -74,7 +75,7 @@ class ControlClient:
             reason=actor.reason,
             run_id=actor.run_id,
             requested_at_ms=now_ms,
-            expires_at_ms=now_ms + timeout_ms,
+            expires_at_ms=min(now_ms + timeout_ms, TIME_MS_MAX),
         )
         return Asked(self._log.append(command), generation, command.expires_at_ms)
 

@@ -5,6 +5,7 @@ commands that were begun. Each of them is written into the audit log before it t
 outcome afterwards. Commands overlap: copying a savepoint does not delay a cancel.
 """
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -37,6 +38,8 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlEntry, ControlLog
 from laminar_core.store.savepoint_export import export_savepoint
 from laminar_core.store.savepoints import require_empty
+
+_log = logging.getLogger(__name__)
 
 
 class CommandHost(CoordinatorHost, Protocol):
@@ -300,6 +303,8 @@ class CommandDispatcher:
             self._queue.take(begun)
         except LaminarError:
             pass  # The next heartbeat tries again.
+        except Exception:  # noqa: BLE001 - nothing reads the future
+            _log.exception("commands cannot be taken; the next heartbeat tries again")
         finally:
             self._host.post(lambda: self._polled(begun))
 
@@ -448,6 +453,8 @@ class CommandQueue:
             require_empty(open_object_store(self._targets.resolve(target)))
         except LaminarError as error:
             return str(error)  # Also if that store does not answer: others must not wait for it.
+        except Exception as error:  # noqa: BLE001 - nor for a target that nothing foresaw
+            return repr(error)
         return None
 
     def put(self, number: int, result: ControlResult) -> None:

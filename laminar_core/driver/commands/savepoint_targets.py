@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.objectstore.bucket_options import BucketOptions
-from laminar_core.objectstore.opening import bucket_options, is_bucket
+from laminar_core.objectstore.opening import bucket_options, is_bucket, opened_by_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,9 @@ class SavepointTargets:
         """Return the URI to open for ``target``.
 
         Raises:
-            ConfigurationError: it is in none of the places, or brings parameters of its own.
+            ConfigurationError: it is in none of the places, brings parameters of its own, or can be
+                no place.
+            StorageUnavailable: it may not be looked at.
         """
         if self.store_uri.startswith("memory://"):
             return target  # Only this process can leave a command there.
@@ -77,10 +79,11 @@ class SavepointTargets:
 
 def _local(place: str) -> Path | None:
     """The directory, with all links followed; None if it is another kind of store."""
-    parts = urlsplit(place)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path)).resolve()
-    return None if "://" in place or "\0" in place else Path(place).resolve()
+    with opened_by_name(place):
+        parts = urlsplit(place)
+        if parts.scheme == "file":
+            return Path(unquote(parts.path)).resolve()
+        return None if "://" in place or "\0" in place else Path(place).resolve()
 
 
 def _is_below(path: Path, root: Path) -> bool:

@@ -6,8 +6,10 @@ import pytest
 
 from laminar_core.driver.checkpointing import Background as Threads
 from laminar_core.driver.checkpointing import CheckpointAnswer
+from laminar_core.driver.commands import dispatcher
 from laminar_core.driver.commands.dispatcher import CommandDispatcher
 from laminar_core.errors import ErrorCode, StorageUnavailable
+from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.commands import ModeRefused
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
@@ -68,8 +70,9 @@ class Host:
 class Case:
     """A dispatcher and the log that it reads."""
 
-    def __init__(self, *faults: Fault) -> None:
-        objects = FaultyStore(MemoryObjectStore(), *faults)
+    def __init__(self, *faults: Fault, uri: str = "") -> None:
+        inner = LocalObjectStore(uri) if uri else MemoryObjectStore()
+        objects = FaultyStore(inner, *faults)
         self.store = open_job(objects)
         self.generation = claim(self.store)
         self.log = ControlLog(self.store.objects, self.store.paths)
@@ -334,3 +337,47 @@ def test_a_store_that_does_not_answer_is_asked_again_and_nothing_is_done_twice()
             case.complete()
             case.turn()
             assert case.outcome() == ("completed", "", 5, None), (key, effect)
+
+
+@pytest.mark.parametrize("target", ["foo://[x", "//[x", "a" * 300, "file:///tmp/x%00"])
+def test_a_target_that_can_be_no_place_keeps_no_other_command_waiting(tmp_path, target):
+    case = Case(uri=str(tmp_path / "store"))
+    case.ask(TakeSavepoint(target=target))
+    case.ask(TakeCheckpoint())
+    case.ask(CancelJob())
+    case.turn()
+    assert case.outcome(1)[0] == "refused"
+    assert "can be no place" in case.outcome(1)[1]
+    assert len(case.host.taken) == 1
+    assert case.host.cancelled == ["cancelled by ann: a test"]
+
+
+def test_an_error_that_nothing_foresaw_refuses_the_command_that_has_it(monkeypatch, tmp_path):
+    case = Case()
+
+    def fail(uri):
+        raise ZeroDivisionError(uri)
+
+    monkeypatch.setattr(dispatcher, "open_object_store", fail)
+    case.ask(TakeSavepoint(target=str(tmp_path / "s")))
+    case.ask(CancelJob())
+    case.turn()
+    assert case.outcome(1)[0] == "refused"
+    assert "ZeroDivisionError" in case.outcome(1)[1]
+    assert case.host.cancelled == ["cancelled by ann: a test"]
+
+
+def test_an_error_while_commands_are_taken_is_logged_and_they_are_taken_later(monkeypatch, caplog):
+    case = Case()
+    case.ask(CancelJob())
+
+    def fail(generation):
+        raise ZeroDivisionError(generation)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(case.store.claims, "check_claim", fail)
+        case.turn()
+    assert case.host.cancelled == []
+    assert "commands cannot be taken" in caplog.text
+    case.turn()
+    assert case.host.cancelled == ["cancelled by ann: a test"]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from laminar_core.aggregates.grouping import Reduction, every_sum_fits
+from laminar_core.aggregates.grouping import Reduction, every_sum_fits, has_nulls
 from laminar_core.aggregates.numbered_keys import (
     NumberedKeys,
     by_address,
@@ -130,8 +130,8 @@ def is_simple(rows: pa.Table, reduction: Reduction) -> bool:
     if reduction.column is None:
         return True
     values = rows.column(reduction.column)
-    if values.null_count or reduction.function == "count":
-        return not values.null_count
+    if has_nulls(values) or reduction.function == "count":
+        return not has_nulls(values)
     if pa.types.is_int64(values.type):
         return reduction.function != "sum" or every_sum_fits(values)
     if pa.types.is_float64(values.type):

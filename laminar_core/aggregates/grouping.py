@@ -83,6 +83,14 @@ def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(plain_type(column.type)) if pa.types.is_dictionary(column.type) else column
 
 
+def has_nulls(column: pa.ChunkedArray) -> bool:
+    """Return whether a value is null, be it an index or what an index stands for."""
+    if column.null_count:
+        return True
+    is_encoded = pa.types.is_dictionary(column.type)
+    return is_encoded and any(chunk.dictionary.null_count for chunk in column.chunks)
+
+
 class _OnePass:
     """The calls one aggregation makes; equal calls are made once.
 
@@ -128,7 +136,9 @@ class _OnePass:
         if not self._keys and not self._positions:
             return pa.table({})
         calls = [([] if label is None else label, name) for label, name in self._positions]
-        table = pa.table(self._inputs)
+        # Without keys and columns, something has to say how many rows there are.
+        inputs = self._inputs or {"row": np.zeros(self.rows.num_rows, np.bool_)}
+        table = pa.table(inputs)
         return table.group_by(self._keys, use_threads=False).aggregate(calls)
 
 
@@ -159,10 +169,9 @@ def _column_at(position: int) -> _Answer:
 
 
 def _plan_count(one_pass: _OnePass, name: str) -> _Answer:
-    values = one_pass.rows.column(name)
-    if not values.null_count:
+    if not has_nulls(one_pass.rows.column(name)):
         return _column_at(one_pass.call("count_all", None))
-    return _column_at(one_pass.call("count", f"rows {name}", values))
+    return _column_at(one_pass.call("count", f"rows {name}", one_pass.column(name)))
 
 
 # --- sums -------------------------------------------------------------------------------------

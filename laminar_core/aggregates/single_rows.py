@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.accumulators import Accumulator
-from laminar_core.aggregates.grouping import plain_column
+from laminar_core.aggregates.grouping import has_nulls, plain_column
 
 SPARSE = 0.75
 """Further batches are not combined if more than this part of the rows is left of one."""
@@ -64,7 +64,7 @@ def _single(rows: pa.Table, accumulator: Accumulator) -> pa.ChunkedArray | None:
     if accumulator.column is None:
         return _ones(rows.num_rows) if accumulator.function == "count" else None
     values = rows.column(accumulator.column)
-    if values.null_count:
+    if has_nulls(values):
         return None
     match accumulator.function:
         case "count":

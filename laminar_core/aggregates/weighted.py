@@ -206,8 +206,8 @@ class _Items:
         order = np.arange(len(self.numbers))
         values = self.items.flatten()[:-1]
         if end == "first" and len(values) > 1:  # Of several at one place a null comes last.
-            keys = [self.numbers, *(ranks(column) for column in values)]
-            keys[-1] = np.where(keys[-1] == NULL_RANK, np.iinfo(np.int64).max, keys[-1])
+            *places, value = (ranks(column) for column in values)
+            keys = [self.numbers, *places, value == NULL_RANK, value]
             order = np.lexsort(keys[::-1])
         picked = np.full(self.group_count, -1)
         chosen = order[::-1] if end == "first" else order

@@ -415,7 +415,7 @@ def stored_tables(panes: Sequence[PinnedPane], ground: Ground) -> Iterator[pa.Ta
         yield from _stored_places(panes[0].start_us, panes[0].placed, ranges, ground)
         return
     for windows in by_key_groups(panes, ranges, ground):
-        if not windows:
+        if not any(table.num_rows for window in windows for table in window.tables):
             continue  # Nothing changed, which is most uploads ahead of a quiet job.
         rows = ground.layout.merged(windows).combine_chunks()
         if rows.num_rows:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow.compute import call_function
 
 from laminar_core.aggregates.group_keys import flat_keys
-from laminar_core.aggregates.grouping import plain_column
+from laminar_core.aggregates.grouping import comparable, plain_column
 from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.codec.key_groups import key_group_order
 from laminar_core.codec.stable_hash import UInt64Array
@@ -80,7 +80,8 @@ def key_codes(keys: Iterable[pa.ChunkedArray], row_count: int) -> Integers:
     codes = np.zeros(row_count, np.int64)
     distinct = 1
     for column in (flat for key in keys for flat in flat_keys(key)):
-        encoded = as_array(plain_column(column)).dictionary_encode(null_encoding="encode")
+        plain = as_array(comparable(plain_column(column)))
+        encoded = plain.dictionary_encode(null_encoding="encode")
         numbers = encoded.indices.to_numpy().astype(np.int64)
         if distinct == 1:
             codes, distinct = numbers, len(encoded.dictionary)

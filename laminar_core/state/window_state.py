@@ -288,9 +288,8 @@ class WindowState:
             return
         for panes in by_key_groups(window.panes, ground.ranges_for(parts), ground):
             tables = [table for pane in panes for table in pane.tables]
-            merged = self._layout.merged([WindowTables(window.label_us, tables)])
-            if merged.num_rows:
-                yield merged
+            if any(table.num_rows for table in tables):
+                yield self._layout.merged([WindowTables(window.label_us, tables)])
 
 
 def split_by_window(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:

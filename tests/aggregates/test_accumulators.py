@@ -390,3 +390,21 @@ def test_the_first_value_changes_nothing_that_it_is_merged_with(aggregate) -> No
     first = pa.table(columns).select(state.schema.names)
     for tables in ([first, state], [state, first]):
         assert merge(pa.concat_tables(tables), ["k"], needs).to_pylist() == state.to_pylist()
+
+
+@pytest.mark.parametrize("aggregate", MANY, ids=lambda aggregate: aggregate.name)
+def test_a_null_in_a_dictionary_is_a_null(aggregate: Aggregate) -> None:
+    """Goal: a column is what its values are, also where an index leads to a null."""
+    values = pa.array([5.0, None], pa.float64())
+    encoded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1], pa.int8()), values)
+    assert encoded.null_count == 0
+    answers = [
+        aggregated([pa.table({"k": [1, 1, 1], "v": column, "t": [1, 2, 3]})], [aggregate])
+        for column in (encoded, encoded.dictionary_decode())
+    ]
+    assert answers[0] == answers[1]
+
+
+def test_without_keys_and_columns_rows_are_counted() -> None:
+    counted = accumulate({}, pa.table({"v": [1, None, 3]}), accumulators_of((agg.count(),)))
+    assert counted.to_pylist() == [{"count(*)": 3}]

@@ -49,6 +49,7 @@ TIMES = pa.array([1, 2], pa.timestamp("us"))
         (pa.array([1, 2], pa.uint64()), agg.min("v"), True),
         (pa.array(["a", "b"]).dictionary_encode(), agg.count("v"), True),
         (pa.array([1, None]), agg.count("v"), False),
+        (pa.DictionaryArray.from_arrays([0, 1], ["a", None]), agg.count("v"), False),
         (pa.array([1, None]), agg.sum("v"), False),
         (pa.array([1.5, 2.5]), agg.sum("v"), False),
         (pa.array([1.5, float("nan")]), agg.max("v"), False),

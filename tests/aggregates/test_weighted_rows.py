@@ -88,3 +88,19 @@ def test_equal_keys_of_two_dictionaries_are_one_group() -> None:
         "a": 1,
         "b": 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("data_type", "greatest"),
+    [(pa.int64(), 2**63 - 1), (pa.uint64(), 2**64 - 1), (pa.int64(), 2**63 - 2)],
+    ids=str,
+)
+def test_of_several_first_rows_a_null_comes_last_also_behind_the_greatest_value(
+    data_type: pa.DataType, greatest: int
+) -> None:
+    needed = accumulators_of((agg.first("v", by="o").over_weights(),))
+    for values in ([greatest, None], [None, greatest]):
+        rows = pa.table({"v": pa.array(values, data_type), "o": [1, 1]})
+        keys = {"k": pa.chunked_array([[7, 7]])}
+        state = accumulate_weighted(keys, rows, np.ones(2, np.int64), needed)
+        assert finish(state, agg.first("v", by="o").over_weights()).to_pylist() == [greatest]

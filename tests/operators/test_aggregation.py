@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -28,6 +29,7 @@ from laminar_core.operators.aggregation import (
 from laminar_core.operators.base import PendingSnapshot, Snapshot, SubtaskContext, one_table
 from laminar_core.operators.windows import sliding, tumbling
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
+from laminar_core.state import panes, window_state
 
 INPUT = pa.schema([("merchant", pa.string()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
 AGGREGATES = (agg.count(), agg.sum("v", name="total"), agg.avg("v"))
@@ -408,3 +410,37 @@ def test_forms_of_a_key_are_one_key_also_where_rows_are_not_combined() -> None:
         ("nan", 2),
         ("None", 2),
     ]
+
+
+def test_a_large_window_without_keys_has_one_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: ranges of key groups without rows are none of its results, nor of its checkpoint."""
+    for module in (panes, window_state):
+        monkeypatch.setattr(module, "TABLE_BYTES_MAX", 16)
+    aggregates = (agg.count_distinct("v"),)
+    partial = combined(
+        rows(*((None, 1, n) for n in range(100))),
+        replace(PARTIAL, keys=(), aggregates=aggregates),
+    )
+    subtask = replace(MERGING, keys=(), aggregates=aggregates).open(at(), partial.schema)
+    list(subtask.process(partial))
+    snapshot = subtask.snapshot(CheckpointId(1))()
+    assert sum(table.rows.num_rows for table in snapshot.tables) == 1
+    fired = [row for batch in subtask.on_watermark(WATERMARK_END_US) for row in batch.to_pylist()]
+    assert [row["count_distinct_v"] for row in fired] == [100]
+
+
+@pytest.mark.parametrize("data_type", [pa.decimal32(7, 2), pa.decimal64(15, 2)], ids=str)
+def test_bundles_take_dictionaries_of_short_decimals(data_type: pa.DataType) -> None:
+    values = pa.array([Decimal(1), Decimal(2)], data_type)
+    count = 8_192
+    batch = pa.record_batch(
+        {
+            "merchant": pa.DictionaryArray.from_arrays(pa.array([0, 1] * (count // 2)), values),
+            "ts": pa.repeat(pa.scalar(1, INPUT.field("ts").type), count),
+            "v": pa.repeat(1, count),
+        }
+    )
+    spec = replace(PARTIAL, bundles=True, aggregates=(agg.sum("v"),))
+    subtask = spec.open(at(), batch.schema)
+    found = [*subtask.process(batch), *subtask.finish_bundle()]
+    assert sum(row["sum(v)"] for part in found for row in part.to_pylist()) == count

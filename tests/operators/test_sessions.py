@@ -249,3 +249,12 @@ def test_gap_lateness_and_the_rule_of_the_table_are_the_meaning_of_the_state() -
         "tables": {"sessions": {"keys": ["user"], "merging": "sessions"}},
     }
     assert PARTIAL.describe()["gap_us"] == GAP
+
+
+@pytest.mark.parametrize("data_type", [pa.decimal32(7, 2), pa.decimal64(15, 2)], ids=str)
+def test_keys_may_be_short_decimals(data_type: pa.DataType) -> None:
+    batch = rows(("1", 1, 5), ("2", 2, 7), ("1", 1, 1))
+    keys = batch.column("user").cast(data_type)
+    decimals = batch.set_column(batch.schema.get_field_index("user"), "user", keys)
+    found = PARTIAL.open(at(), decimals.schema).process(decimals)
+    assert sum(part.num_rows for part in found) == 2

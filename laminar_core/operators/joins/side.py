@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from laminar_core.aggregates.grouping import plain_column, plain_type
+from laminar_core.aggregates.grouping import has_nulls, plain_column, plain_type
 from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -197,8 +197,8 @@ def _have_all(rows: pa.Table, names: Sequence[str]) -> np.ndarray:
     """Return which rows have values in all of these columns."""
     known = np.ones(rows.num_rows, np.bool_)
     for column in map(rows.column, names):
-        if column.null_count:
-            known &= column.is_valid().to_numpy()
+        if has_nulls(column):
+            known &= plain_column(column).is_valid().to_numpy()
     return known
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from laminar_core.aggregates.grouping import plain_column, plain_type
+from laminar_core.aggregates.grouping import has_nulls, plain_column, plain_type
 from laminar_core.aggregates.row_groups import as_array
 from laminar_core.codec.canonical import canonical
 from laminar_core.codec.stable_hash import require_key_type
@@ -108,8 +108,8 @@ def known_keys(keys: pa.Table) -> Mask:
     """Return which rows have no null in their keys: null equals nothing."""
     known = np.ones(keys.num_rows, np.bool_)
     for column in keys.columns:
-        if column.null_count:
-            known &= column.is_valid().to_numpy()
+        if has_nulls(column):
+            known &= plain_column(column).is_valid().to_numpy()
     return known
 
 

@@ -40,3 +40,12 @@ def test_keys_come_first_without_dictionaries_and_rows_say_when_they_expire() ->
     assert kept.schema.names == ["k", "n", "v", "t", EXPIRES]
     assert kept.schema.field("v").type == pa.string()
     assert kept.column(EXPIRES)[0] == pa.scalar(1_500, TIME_TYPE)
+
+
+def test_a_key_whose_dictionary_has_a_null_is_no_key() -> None:
+    keys = pa.DictionaryArray.from_arrays([0, 1], ["a", None])
+    batch = rows_of(("x", 1, "a", 1), ("y", 2, "a", 2)).set_column(2, "k", keys)
+    events, _ = read_rows(batch, SIDE)
+    known, keyless = split_keyless(events, SIDE)
+    assert known.rows.column("v").to_pylist() == ["x"]
+    assert keyless.rows.column("v").to_pylist() == ["y"]

@@ -51,3 +51,8 @@ def test_inner_drops_what_was_not_found_also_if_nothing_is_added() -> None:
     assert found is not None
     assert found.to_pylist() == [{"id": 2, "key": 2.0, "v": 4}]
     assert chosen.result(joined, rows, nothing, np.array([False, False])) is None
+
+
+def test_a_null_in_a_dictionary_is_not_known() -> None:
+    keys = pa.table({"key": pa.DictionaryArray.from_arrays([0, 1], ["a", None])})
+    assert known_keys(keys).tolist() == [True, False]

@@ -93,6 +93,8 @@ def as_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 def known_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
     """Return a mask of the values that are not null."""
+    if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
+        column = column.dictionary_decode()  # pyarrow 21 looks at the indices only.
     return call_function("is_valid", [column]).to_numpy(zero_copy_only=False)
 
 

@@ -332,7 +332,9 @@ def _value_errors() -> Iterator[None]:
     """Turn what Arrow says of rows into a DataError; a failure of the storage is an OSError."""
     try:
         yield
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
+        if isinstance(error, OSError | MemoryError):
+            raise
         raise DataError(
             ErrorCode.NOT_ENCODABLE,
             f"rows cannot be written to Parquet: {' '.join(str(error).split())}",

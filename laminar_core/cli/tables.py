@@ -29,7 +29,7 @@ _NUMBERS = {
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table that fits; the last column is broken at the end of a terminal's line."""
-    table = [tuple(headings), *map(tuple, rows)]
+    table = [tuple(headings), *(tuple(map(escaped, row)) for row in rows)]
     sides: list[Side] = ["right" if heading in _NUMBERS else "left" for heading in headings]
     console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
     has_colours = console.color_system is not None and not console.no_color
@@ -40,6 +40,22 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     if has_colours:
         lines[0] = click.style(lines[0], bold=True)
     click.echo("\n".join(lines), color=True)
+
+
+def escaped(text: str) -> str:
+    r"""Return the text with everything escaped that a terminal would obey; lines stay.
+
+    >>> escaped("paid\x1b[2J")
+    'paid\\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    lines = ("".join(map(_escaped, line)) for line in text.split("\n"))
+    return "\n".join(lines)
+
+
+def _escaped(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
 
 
 def _coloured(cell: str, text: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from laminar_core.codec.digest import sha256_hex
-from laminar_core.errors import CorruptCheckpointError
+from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavailable
 from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.checkpoint_index import BLOCK, IndexBlock, KnownCheckpoint, block_of
@@ -25,6 +25,8 @@ WORTH_MIN = 32
 """Manifests of a block from which on one larger object is read sooner than each of them."""
 
 _READERS = 8
+_NOT_ALLOWED = {ErrorCode.STORE_READ_ONLY, ErrorCode.STORE_ACCESS_DENIED}
+"""Codes of a folder or an object that this user may not read."""
 
 
 class CheckpointIndex:
@@ -38,11 +40,21 @@ class CheckpointIndex:
         """Return the checkpoints that the index knows, by id.
 
         ``sizes``: the listing of the folder ``checkpoints``. Checkpoints that are not returned have
-        to be read.
+        to be read. An index that may not be read is as good as none.
 
         Raises:
             StorageUnavailable: the store did not answer.
         """
+        try:
+            return self._read(sizes)
+        except CorruptCheckpointError:
+            return {}
+        except StorageUnavailable as error:
+            if error.code in _NOT_ALLOWED:
+                return {}
+            raise
+
+    def _read(self, sizes: Mapping[str, int]) -> dict[CheckpointId, KnownCheckpoint]:
         manifests = self.manifests_in(sizes)
         stored = self.stored() & worth_having(manifests)
         store_sha256 = self.store_sha256() if stored else None

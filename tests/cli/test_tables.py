@@ -51,3 +51,11 @@ def test_an_outcome_has_its_colour_on_a_terminal_and_a_word_inside_a_sentence_ha
     monkeypatch.delenv("FORCE_COLOR")
     print_table(("outcome",), [("failed",)])
     assert "\x1b[31m" not in capsys.readouterr().out
+
+
+def test_what_a_terminal_would_obey_is_shown_instead(capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: whoever may write a reason into the store cannot clear the screen of its reader."""
+    print_table(("name", "why"), [("a\x1b[2J", "\x1b]0;owned\a gone\r\u202e")])
+    said = capsys.readouterr().out
+    assert said.replace("\n", "").isprintable()
+    assert "a\\x1b[2J" in said

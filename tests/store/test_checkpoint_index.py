@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavailable
 from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.checkpoint_index import IndexBlock
@@ -146,3 +147,36 @@ def test_a_manifest_that_cannot_be_read_is_left_out_and_reported(job) -> None:
     assert write(job) == COUNT - 1
     (_, _, third, *_) = job.store.list_summaries()
     assert third.problem is not None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StorageUnavailable(ErrorCode.STORE_READ_ONLY, "permission denied"),
+        StorageUnavailable(ErrorCode.STORE_ACCESS_DENIED, "access denied"),
+        CorruptCheckpointError(ErrorCode.NOT_A_FILE, "a link"),
+    ],
+    ids=["mode", "policy", "link"],
+)
+def test_an_index_that_may_not_be_read_is_as_good_as_none(job, monkeypatch, error) -> None:
+    expected = answers(job)
+    children = job.store.objects.children
+
+    def refuse(folder: str) -> list[str]:
+        if folder == job.store.paths.index:
+            raise error
+        return children(folder)
+
+    monkeypatch.setattr(job.store.objects, "children", refuse)
+    assert indexed_ids(job) == []
+    assert answers(job) == expected
+
+
+def test_a_store_that_does_not_answer_is_no_missing_index(job, monkeypatch) -> None:
+    def fail(folder: str) -> list[str]:
+        raise StorageUnavailable(ErrorCode.STORE_IO, folder)
+
+    sizes = job.store.objects.sizes(job.store.paths.checkpoints)
+    monkeypatch.setattr(job.store.objects, "children", fail)
+    with pytest.raises(StorageUnavailable):
+        index_of(job).read(sizes)

@@ -37,5 +37,7 @@ def _place(target: str) -> str:
     return target
 
 
-Place = Annotated[str, AfterValidator(_place), accepted_by(open_object_store)]
+Place = Annotated[
+    str, accepted_by(absolute_uri), AfterValidator(_place), accepted_by(open_object_store)
+]
 """A directory or URI that means the same to every process of a machine."""

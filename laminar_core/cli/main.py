@@ -96,13 +96,18 @@ def _say(line: str) -> None:
 def open_what_is_closed() -> None:
     """Let standard streams that were closed lead nowhere: then a command ends as it would.
 
-    Python has None in their place, and the next file that is opened would get their number.
+    Python has None in their place, and the next file that is opened would get their number, here
+    or in a process that is started.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
-            nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - it stays open
+            nowhere = Path(os.devnull).open(  # noqa: SIM115 - it stays open
+                mode, encoding="utf-8", errors="backslashreplace"
+            )
             setattr(sys, name, nowhere)
-            if not _is_open(number):
+            if nowhere.fileno() == number:
+                os.set_inheritable(number, True)  # noqa: FBT003 - that is its only argument
+            elif not _is_open(number):
                 os.dup2(nowhere.fileno(), number)
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from unicodedata import bidirectional, category
 
 import click
 from rich.console import Console
@@ -27,6 +28,13 @@ _NUMBERS = {
 }
 
 
+_CONTROLS = {"Cc", "Cs", "Zl", "Zp"}
+"""Categories of Unicode that have no letters: controls, halves of pairs, separators of lines."""
+
+_DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+"""Letters that change the direction of those behind them."""
+
+
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table that fits; the last column is broken at the end of a terminal's line."""
     table = [tuple(headings), *(tuple(map(escaped, row)) for row in rows)]
@@ -48,14 +56,12 @@ def escaped(text: str) -> str:
     >>> escaped("paid\x1b[2J")
     'paid\\x1b[2J'
     """
-    if text.isprintable():
-        return text
-    lines = ("".join(map(_escaped, line)) for line in text.split("\n"))
-    return "\n".join(lines)
+    return text if text.isprintable() else "".join(map(_escaped, text))
 
 
 def _escaped(letter: str) -> str:
-    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+    is_control = category(letter) in _CONTROLS or bidirectional(letter) in _DIRECTIONS
+    return letter.encode("unicode_escape").decode() if is_control and letter != "\n" else letter
 
 
 def _coloured(cell: str, text: str) -> str:

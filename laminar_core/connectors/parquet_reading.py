@@ -8,6 +8,8 @@ nanoseconds comes out as another time.
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.compute import call_function
@@ -63,7 +65,12 @@ class RowGroups:
         self._int96 = _int96_columns(footer, schema)
         self._times: pq.ParquetFile | None = None
         if self._int96:
-            self._times = pq.ParquetFile(source, metadata=footer, coerce_int96_timestamp_unit="us")
+            self._times = pq.ParquetFile(
+                source,
+                metadata=footer,
+                coerce_int96_timestamp_unit="ms",
+                page_checksum_verification=verify_pages,
+            )
 
     def batches(self, row_group: int, rows_max: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one row group, at most ``rows_max`` at a time.
@@ -71,12 +78,21 @@ class RowGroups:
         Raises:
             OSError, pyarrow.ArrowException: it is damaged, or a time cannot be expressed.
         """
-        self._check_times(row_group, rows_max)
+        times = self._batches_of_times(row_group, rows_max)
         for batch in self._file.iter_batches(
             rows_max, row_groups=[row_group], columns=self._schema.names, use_threads=False
         ):
+            if self._int96:
+                _check_times(batch.select(self._int96), next(times, None))
             columns = [_as_type(batch.column(field.name), field.type) for field in self._schema]
             yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _batches_of_times(self, row_group: int, rows_max: int) -> Iterator[pa.RecordBatch]:
+        """Yield the columns with times of INT96 once more, in milliseconds, which hold them all."""
+        if self._times is not None:
+            yield from self._times.iter_batches(
+                rows_max, row_groups=[row_group], columns=self._int96, use_threads=False
+            )
 
     def close(self) -> None:
         """Let go of the file handles."""
@@ -84,21 +100,42 @@ class RowGroups:
         if self._times is not None:
             self._times.close()
 
-    def _check_times(self, row_group: int, rows_max: int) -> None:
-        """Compare the times of INT96 with what nanoseconds can express: Arrow wraps the others."""
-        if self._times is None:
-            return
-        for batch in self._times.iter_batches(
-            rows_max, row_groups=[row_group], columns=self._int96, use_threads=False
-        ):
-            for name in self._int96:
-                try:
-                    batch.column(name).cast(self._schema.field(name).type)
-                except pa.ArrowInvalid as error:
-                    raise OSError(
-                        f"column {name!r} has times before 1677 or after 2262, stored as INT96: "
-                        "write it as TIMESTAMP (Spark: spark.sql.parquet.outputTimestampType)"
-                    ) from error
+
+def _check_times(nanoseconds: pa.RecordBatch, milliseconds: pa.RecordBatch | None) -> None:
+    """Compare two readings of the same times: nanoseconds that do not fit are wrapped by Arrow."""
+    if milliseconds is None or milliseconds.num_rows != nanoseconds.num_rows:
+        raise OSError("two readings of the same rows differ in their number")
+    for name in nanoseconds.schema.names:
+        fine, coarse = (_times_in(rows.column(name)) for rows in (nanoseconds, milliseconds))
+        if not all(_is_same(ns, ms) for ns, ms in zip(fine, coarse, strict=True)):
+            raise OSError(
+                f"column {name!r} has times before 1677 or after 2262, stored as INT96: "
+                "write it as TIMESTAMP (Spark: spark.sql.parquet.outputTimestampType)"
+            )
+
+
+def _is_same(nanoseconds: pa.Array, milliseconds: pa.Array) -> bool:
+    """Return whether these are the same times; of one type, they were not stored as INT96."""
+    if nanoseconds.type == milliseconds.type:
+        return True
+    return np.array_equal(_numbers(nanoseconds) // 1_000_000, _numbers(milliseconds))
+
+
+def _numbers(times: pa.Array) -> npt.NDArray[np.int64]:
+    return times.cast(pa.int64()).to_numpy()
+
+
+def _times_in(column: pa.Array) -> Iterator[pa.Array]:
+    """Yield the times of a column, or those inside of it, without nulls."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_timestamp(column.type):
+        yield column.drop_null()
+    elif pa.types.is_struct(column.type):
+        for field in column.flatten():
+            yield from _times_in(field)
+    elif pa.types.is_nested(column.type):
+        yield from _times_in(column.flatten())
 
 
 def dictionary_columns(footer: pq.FileMetaData, schema: pa.Schema) -> list[str]:

@@ -38,8 +38,8 @@ from laminar_core.connectors.parquet_dictionaries import (
     DICTIONARY_BYTES_MAX,
     columns_with_dictionary,
 )
-from laminar_core.connectors.plain import plain_batches, plain_schema
-from laminar_core.errors import ConfigurationError, DataError, ErrorCode, LaminarError
+from laminar_core.connectors.plain import plain_schema, plain_tables
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.store.staging import StagingArea
@@ -48,6 +48,8 @@ Compression = Literal["zstd", "lz4", "snappy", "none"]
 
 _ROW_GROUP_ROWS = 131_072
 _ROW_GROUP_BYTES = 32 << 20
+_DECODED_ROWS = 4_096
+"""Rows of small batches whose dictionaries are decoded together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +163,8 @@ class ParquetSinkWriter:
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Detach the files of this interval. What is returned makes them durable and offers them.
 
-        The function returned raises StorageUnavailable if that fails, and then so do all later
-        ones: the job must restart.
+        The function returned raises StorageUnavailable or DataError if that fails, and then so do
+        all later ones: the job must restart.
         """
         pinned = [file for file in self._pinned if not file.offered]
         for file in self._take_staged():
@@ -222,25 +224,27 @@ class _StagedFile:
         self._staging = place.staging_file(self._name)
         self._compression = sink.compression
         self._schema = schema
-        self._rows: list[pa.RecordBatch] = []
+        self._encoded: list[pa.RecordBatch] = []
+        """Rows as they came, still with their dictionaries."""
+        self._encoded_rows = self._encoded_bytes = 0
+        self._rows: list[pa.Table] = []
         self._rows_count = self._rows_bytes = 0
         self._file: BinaryIO | None = None
         self._writer: pq.ParquetWriter | None = None
         self._checkpoint_id = 0
         self._output: StagedOutput | None = None
-        self._failure: LaminarError | None = None
+        self._failure: BaseException | None = None
         self._lock = threading.Lock()
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Take rows; encode them once they fill a row group."""
         with self._write_or_fail():
-            for part in plain_batches(batch, self._schema, _ROW_GROUP_BYTES):
-                self._rows.append(part)
-                self._rows_count += part.num_rows
-                self._rows_bytes += part.nbytes
-                self.row_count += part.num_rows
-                if self._rows_count >= _ROW_GROUP_ROWS or self._rows_bytes >= _ROW_GROUP_BYTES:
-                    self._encode()
+            self._encoded.append(batch)
+            self._encoded_rows += batch.num_rows
+            self._encoded_bytes += batch.nbytes
+            self.row_count += batch.num_rows
+            if self._encoded_rows >= _DECODED_ROWS or self._encoded_bytes >= _ROW_GROUP_BYTES:
+                self._decode()
 
     def end(self) -> None:
         """No rows follow: write the footer, which frees what the encoder holds."""
@@ -278,14 +282,14 @@ class _StagedFile:
         try:
             with storage_errors(self._staging.name), _value_errors():
                 yield
-        except LaminarError as error:
+        except BaseException as error:
             self._failure = error
             self._release()
             raise
 
     def _release(self) -> None:
         """Close what is open, whether or not the rest can still be written."""
-        self._rows = []
+        self._encoded, self._rows = [], []
         with suppress(OSError, pa.ArrowException):
             if self._writer is not None:
                 self._writer.close()
@@ -293,9 +297,20 @@ class _StagedFile:
             if self._file is not None:
                 self._file.close()
 
+    def _decode(self) -> None:
+        """Decode what came, and write what fills row groups."""
+        encoded, self._encoded = self._encoded, []
+        self._encoded_rows = self._encoded_bytes = 0
+        for rows in plain_tables(encoded, self._schema, _ROW_GROUP_BYTES):
+            self._rows.append(rows)
+            self._rows_count += rows.num_rows
+            self._rows_bytes += rows.nbytes
+            if self._rows_count >= _ROW_GROUP_ROWS or self._rows_bytes >= _ROW_GROUP_BYTES:
+                self._encode()
+
     def _encode(self) -> None:
         rows, self._rows, self._rows_count, self._rows_bytes = self._rows, [], 0, 0
-        table = pa.Table.from_batches(rows) if rows else None
+        table = pa.concat_tables(rows) if rows else None
         if self._writer is None:
             self._file = self._staging.open()
             self._writer = pq.ParquetWriter(
@@ -311,6 +326,7 @@ class _StagedFile:
             self._writer.write_table(table)
 
     def _end(self) -> None:
+        self._decode()
         self._encode()
         assert self._writer is not None
         self._writer.close()
@@ -332,7 +348,7 @@ def _value_errors() -> Iterator[None]:
     """Turn what Arrow says of rows into a DataError; a failure of the storage is an OSError."""
     try:
         yield
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError) as error:
         if isinstance(error, OSError | MemoryError):
             raise
         raise DataError(

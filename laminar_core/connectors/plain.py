@@ -4,8 +4,10 @@ Dictionaries are a gain between operators and a burden at the edges: a Parquet r
 encoding, Spark declares plain types, and an Arrow file allows one dictionary per column only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow.compute import call_function
 
@@ -24,34 +26,61 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     )
 
 
-def plain_batches(
-    batch: pa.RecordBatch, schema: pa.Schema, bytes_max: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in the types of ``schema``, in parts whose text has ``bytes_max`` at most.
+def plain_tables(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, bytes_max: int
+) -> Iterator[pa.Table]:
+    """Yield the rows in the types of ``schema``.
 
-    A few long texts in a dictionary can make gigabytes of a small batch. A row with more than
-    ``bytes_max`` is a part of its own.
+    A few long texts in a dictionary can make gigabytes of a small batch. One whose text would have
+    more than ``bytes_max`` comes in parts, of a row at least; others come together, because
+    decoding many small ones costs more for each than for its rows.
 
     Raises:
-        pyarrow.ArrowException: a column cannot be decoded.
+        pyarrow.ArrowException, ValueError: a column cannot be decoded.
     """
-    if batch.schema.equals(schema):
-        yield batch
-        return
-    row_bytes = sum(_text_bytes_max(column, bytes_max) for column in batch.columns)
-    rows_max = max(bytes_max // max(row_bytes, 1), 1)
-    for start in range(0, batch.num_rows, rows_max):
-        yield batch.slice(start, rows_max).cast(schema)
+    small: list[pa.RecordBatch] = []
+    for batch in batches:
+        parts = _parts(batch, bytes_max)
+        if len(parts) == 1:
+            small.append(batch)
+            continue
+        yield from _decoded(small, schema)
+        small = []
+        for start, stop in parts:
+            yield from _decoded([batch.slice(start, stop - start)], schema)
+    yield from _decoded(small, schema)
 
 
-def _text_bytes_max(column: pa.Array, bytes_max: int) -> int:
-    """Return the length of the longest text in the dictionary; 0 if no length can matter."""
-    if not pa.types.is_dictionary(column.type):
-        return 0
-    values = column.dictionary
-    if len(column) * values.nbytes <= bytes_max or not _is_text(values.type):
-        return 0
-    return call_function("max", [call_function("binary_length", [values])]).as_py() or 0
+def _decoded(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    if batches:
+        yield pa.Table.from_batches(batches).cast(schema)
+
+
+def _parts(batch: pa.RecordBatch, bytes_max: int) -> Sequence[tuple[int, int]]:
+    """Return the first row of each part and the one behind its last."""
+    row_bytes = sum(
+        _text_bytes(column)
+        for column in batch.columns
+        # Otherwise no length can matter, and a dictionary may be much longer than the batch.
+        if pa.types.is_dictionary(column.type)
+        and len(column) * column.dictionary.nbytes > bytes_max
+        and _is_text(column.dictionary.type)
+    )
+    behind = np.cumsum(np.broadcast_to(np.asarray(row_bytes, np.int64), batch.num_rows))
+    parts: list[tuple[int, int]] = []
+    start = 0
+    while start < batch.num_rows:
+        before = behind[start - 1] if start else 0
+        stop = max(int(np.searchsorted(behind, before + bytes_max, side="right")), start + 1)
+        parts.append((start, stop))
+        start = stop
+    return parts
+
+
+def _text_bytes(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
+    """Return the length of the text in each row; 0 for a null."""
+    lengths = call_function("binary_length", [column.dictionary])
+    return lengths.take(column.indices).fill_null(0).to_numpy().astype(np.int64)
 
 
 def _is_text(data_type: pa.DataType) -> bool:

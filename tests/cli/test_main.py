@@ -227,3 +227,22 @@ def test_a_stream_that_is_closed_leads_nowhere(monkeypatch) -> None:
     assert sys.stdout is not None
     sys.stdout.write("lost")
     sys.stdout.close()
+
+
+def test_a_name_that_is_no_text_is_said_to_a_closed_stream(tmp_path) -> None:
+    name = os.fsencode(tmp_path / "none") + b"\xff"
+    command = '"$0" -m laminar_core.cli checkpoints list --store "$1" 2>&-'
+    answer = subprocess.run(["sh", "-c", command, sys.executable, name], check=False)
+    assert answer.returncode == 2
+
+
+def test_a_process_that_is_started_has_the_streams_that_were_closed() -> None:
+    program = (
+        "import subprocess, sys; from laminar_core.cli.main import open_what_is_closed;"
+        "open_what_is_closed();"
+        "look = 'import os; [os.fstat(number) for number in range(3)]';"
+        "sys.exit(subprocess.run([sys.executable, '-c', look]).returncode)"
+    )
+    command = '"$0" -c "$1" 0<&- 1>&- 2>&-'
+    answer = subprocess.run(["sh", "-c", command, sys.executable, program], check=False)
+    assert answer.returncode == 0

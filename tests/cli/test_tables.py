@@ -57,5 +57,13 @@ def test_what_a_terminal_would_obey_is_shown_instead(capsys: pytest.CaptureFixtu
     """Goal: whoever may write a reason into the store cannot clear the screen of its reader."""
     print_table(("name", "why"), [("a\x1b[2J", "\x1b]0;owned\a gone\r\u202e")])
     said = capsys.readouterr().out
-    assert said.replace("\n", "").isprintable()
+    assert not {"\x1b", "\a", "\r", "\u202e"} & set(said)
     assert "a\\x1b[2J" in said
+
+
+@pytest.mark.parametrize("text", ["panne\xa0: réseau", "修正\u3000再起動", "\u200d👩"])
+def test_letters_of_other_languages_are_shown_as_they_are(
+    capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    print_table(("why",), [(text,)])
+    assert text in capsys.readouterr().out

@@ -179,6 +179,30 @@ class TestInt96:
         assert rows_of(ParquetSource(file, columns=["n"])).num_rows == 2
 
 
+def test_a_damaged_page_of_times_is_called_so(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    table = pa.table({"at": pa.array(MOMENTS, pa.timestamp("us"))})
+    options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    pq.write_table(table, file, use_deprecated_int96_timestamps=True, **options)
+    start = pq.read_metadata(file).row_group(0).column(0).data_page_offset
+
+    def flip(data: bytearray) -> None:
+        data[start + 60] ^= 0x80
+
+    damage(file, flip)
+    with pytest.raises(DataError, match="CRC checksum verification failed"):
+        rows_of(ParquetSource(file))
+
+
+def test_times_beyond_microseconds_and_beside_other_times(tmp_path: Path) -> None:
+    """Goal: a column of INT96 inside of a struct is compared, and its neighbour is not."""
+    file = tmp_path / "a.parquet"
+    at = pa.array([dt.datetime(2026, 1, 1)], pa.timestamp("us"))  # noqa: DTZ001 - as above
+    both = pa.StructArray.from_arrays([at, pa.array([5], pa.time64("us"))], ["at", "other"])
+    pq.write_table(pa.table({"s": both}), file, use_deprecated_int96_timestamps=True)
+    assert rows_of(ParquetSource(file)).to_pylist() == pq.read_table(file).to_pylist()
+
+
 def test_a_name_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"abcd": ["x"] * 10}), file, store_schema=False)

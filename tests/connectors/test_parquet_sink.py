@@ -385,9 +385,35 @@ def test_a_value_that_parquet_cannot_hold_is_no_failure_of_the_storage(sink):
     texts = pa.DictionaryArray.from_arrays(pa.array([7]), pa.array(["a"]), safe=False)
     rows = pa.record_batch({"s": texts})
     writer = open_writer(sink, schema=rows.schema)
-    with pytest.raises(DataError, match="rows cannot be written to Parquet: ") as caught:
-        writer.write(rows)
-    assert caught.value.code is ErrorCode.NOT_ENCODABLE
+    writer.write(rows)
     for checkpoint_id in (1, 2):
-        with pytest.raises(DataError):
+        with pytest.raises(DataError, match="rows cannot be written to Parquet: ") as caught:
             writer.snapshot(checkpoint_id)()
+        assert caught.value.code is ErrorCode.NOT_ENCODABLE
+
+
+def test_a_null_that_may_not_be_is_an_error_of_the_rows_and_loses_none_of_them(sink):
+    """Goal: whatever is raised while rows are decoded, the file is not offered without them."""
+    schema = pa.schema([pa.field("s", pa.dictionary(pa.int32(), pa.string()), nullable=False)])
+    writer = open_writer(sink, schema=schema)
+    for values in (["a", "b"], ["c", None]):
+        column = pa.array(values).dictionary_encode()
+        writer.write(pa.record_batch([column], schema=schema))
+    for checkpoint_id in (1, 2):
+        with pytest.raises(DataError, match="rows cannot be written to Parquet: "):
+            writer.snapshot(checkpoint_id)()
+
+
+def test_a_file_is_not_offered_after_an_error_that_nothing_foresaw(sink, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError
+
+    writer = open_writer(sink)
+    writer.write(batch(0, 5))
+    pending = writer.snapshot(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(parquet_sink, "plain_tables", fail)
+        with pytest.raises(ZeroDivisionError):
+            pending()
+    with pytest.raises(ZeroDivisionError):
+        writer.snapshot(2)()

@@ -147,10 +147,12 @@ class FaultProxy:
         server = self._loop.run_until_complete(serving)
         self._loop.run_forever()
         server.close()
+        self._loop.run_until_complete(_some_turns())  # So that each new connection has a task.
         left = asyncio.all_tasks(self._loop)
         for task in left:
             task.cancel()
         self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self._loop.run_until_complete(_some_turns())  # Sockets are closed a turn after transports.
         self._loop.close()
 
     def _arm(self, fault: Fault) -> None:
@@ -248,6 +250,12 @@ class FaultProxy:
                     await wire.near.drain()
         if not wire.is_half_open:
             _end(wire.near)
+
+
+async def _some_turns() -> None:
+    """Let the loop do what it has put off, and what follows from that."""
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 def _strikes(fault: Fault, requests: Collection[int], passed_bytes: int) -> bool:

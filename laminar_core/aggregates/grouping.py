@@ -206,8 +206,7 @@ def _plan_sum(one_pass: _OnePass, reduction: Reduction, name: str) -> _Answer:
 def _addable(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Make sure that no sum wraps: most often it is known not to, else it gets more digits."""
     if pa.types.is_decimal(values.type):
-        if values.type.bit_width < pa.decimal128(1).bit_width:
-            values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
+        values = comparable(values)
         if every_decimal_sum_fits(values):
             return values
         if pa.types.is_decimal256(values.type):
@@ -268,6 +267,11 @@ def is_ordered(data_type: pa.DataType) -> bool:
     return is_text or is_bytes or is_time or is_number or is_fixed or is_other
 
 
+def is_short_decimal(data_type: pa.DataType) -> bool:
+    """Return whether these are decimals for which pyarrow lacks most functions."""
+    return pa.types.is_decimal(data_type) and data_type.bit_width < pa.decimal128(1).bit_width
+
+
 def comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the values, in the same order, in a type that pyarrow can compare."""
     types = pa.types
@@ -275,7 +279,7 @@ def comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
         return values.cast(pa.float32())
     if types.is_duration(values.type):
         return values.cast(pa.int64())
-    if types.is_decimal(values.type) and values.type.bit_width < pa.decimal128(1).bit_width:
+    if is_short_decimal(values.type):
         return values.cast(pa.decimal128(values.type.precision, values.type.scale))
     return values
 

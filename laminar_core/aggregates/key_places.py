@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow.compute import SetLookupOptions, call_function
 
 from laminar_core.aggregates.dense import can_be_listed
+from laminar_core.aggregates.grouping import is_short_decimal
 from laminar_core.aggregates.numbered_keys import ADDRESSES_PER_ROW_MAX, Numbers, distances, wide
 
 KEYS_PER_ROW_MAX = 0.5
@@ -188,14 +189,9 @@ def _places_of(key: pa.ChunkedArray, known: Places | None, row_count: int) -> Pl
     if pa.types.is_integer(key.type):
         integers = known if isinstance(known, IntegerPlaces) else None
         return None if key.null_count else IntegerPlaces.of(key, integers, row_count)
-    if can_be_listed(key) and not _is_short_decimal(key.type.value_type):
+    if can_be_listed(key) and not is_short_decimal(key.type.value_type):
         return ListedPlaces.of(key, known if isinstance(known, ListedPlaces) else None)
     return None
-
-
-def _is_short_decimal(data_type: pa.DataType) -> bool:
-    """Return whether these are decimals that pyarrow cannot look up."""
-    return pa.types.is_decimal(data_type) and data_type.bit_width < pa.decimal128(1).bit_width
 
 
 def _looked_up(dictionary: pa.Array, listed: pa.Array) -> pa.Array:

@@ -78,16 +78,18 @@ class RowGroups:
         Raises:
             OSError, pyarrow.ArrowException: it is damaged, or a time cannot be expressed.
         """
-        times = self._batches_of_times(row_group, rows_max)
+        times = self._times_of(row_group, rows_max)
+        unmatched: list[pa.RecordBatch] = []
         for batch in self._file.iter_batches(
             rows_max, row_groups=[row_group], columns=self._schema.names, use_threads=False
         ):
             if self._int96:
-                _check_times(batch.select(self._int96), next(times, None))
+                again, unmatched = _first_rows(batch.num_rows, unmatched, times)
+                _check_times(batch.select(self._int96), again)
             columns = [_as_type(batch.column(field.name), field.type) for field in self._schema]
             yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _batches_of_times(self, row_group: int, rows_max: int) -> Iterator[pa.RecordBatch]:
+    def _times_of(self, row_group: int, rows_max: int) -> Iterator[pa.RecordBatch]:
         """Yield the columns with times of INT96 once more, in milliseconds, which hold them all."""
         if self._times is not None:
             yield from self._times.iter_batches(
@@ -101,10 +103,25 @@ class RowGroups:
             self._times.close()
 
 
-def _check_times(nanoseconds: pa.RecordBatch, milliseconds: pa.RecordBatch | None) -> None:
+def _first_rows(
+    count: int, unmatched: list[pa.RecordBatch], more: Iterator[pa.RecordBatch]
+) -> tuple[pa.RecordBatch, list[pa.RecordBatch]]:
+    """Return ``count`` rows, and those behind them: batches with long texts may be shorter.
+
+    Raises:
+        OSError: there are not so many.
+    """
+    while sum(batch.num_rows for batch in unmatched) < count:
+        batch = next(more, None)
+        if batch is None:
+            raise OSError("a column with times of INT96 has fewer rows than the others")
+        unmatched = [*unmatched, batch]
+    rows = pa.concat_batches(unmatched)
+    return rows.slice(0, count), [rows.slice(count)] if count < rows.num_rows else []
+
+
+def _check_times(nanoseconds: pa.RecordBatch, milliseconds: pa.RecordBatch) -> None:
     """Compare two readings of the same times: nanoseconds that do not fit are wrapped by Arrow."""
-    if milliseconds is None or milliseconds.num_rows != nanoseconds.num_rows:
-        raise OSError("two readings of the same rows differ in their number")
     for name in nanoseconds.schema.names:
         fine, coarse = (_times_in(rows.column(name)) for rows in (nanoseconds, milliseconds))
         if not all(_is_same(ns, ms) for ns, ms in zip(fine, coarse, strict=True)):

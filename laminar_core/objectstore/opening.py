@@ -31,15 +31,15 @@ _REFUSALS = {
 """Storage errors of a running job that are configuration errors before it starts."""
 _PROBE_NUMBERS = count(1)
 _NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOENT}
-"""Errors of a name that can be no place, or of a working directory that is gone."""
+"""Errors of a name that the system does not accept, or of a working directory that is gone."""
 
 
 @contextmanager
-def opened_by_name(place: str) -> Iterator[None]:
-    """Turn what comes of looking at a path or URI that a user gave into one line.
+def place_errors(place: str) -> Iterator[None]:
+    """Turn failures to make sense of a path or URI, or to look at it, into errors of one line.
 
     Raises:
-        ConfigurationError: this name can be no place.
+        ConfigurationError: it is not a valid path or URI.
         StorageUnavailable: it may not be looked at, or does not answer.
     """
     with translated("open", Path(place)):
@@ -49,7 +49,7 @@ def opened_by_name(place: str) -> Iterator[None]:
             if isinstance(error, OSError) and error.errno not in _NO_NAME:
                 raise
             raise ConfigurationError(
-                ErrorCode.INVALID_OPTION, f"{place!r} can be no place: {error}"
+                ErrorCode.INVALID_OPTION, f"cannot open {place!r}: {error}; check the path or URI"
             ) from error
 
 
@@ -61,7 +61,7 @@ def open_object_store(uri: str) -> CountedStore:
     Raises:
         ConfigurationError: a file instead of a directory, a scheme that is not supported, a file
             URI of another host, or the URI of a bucket with a parameter that does not exist or does
-            not belong there, or a name that can be no place.
+            not belong there, or what is no valid path or URI.
         StorageUnavailable: this user may not look at the place.
         MissingExtraError: an ``s3://`` URI and no boto3, or an ``az://`` URI and no obstore.
     """
@@ -73,7 +73,7 @@ def open_object_store(uri: str) -> CountedStore:
         with needs_extra("azure", "az:// stores"):
             from laminar_core.objectstore.azure import AzureObjectStore  # noqa: PLC0415
         return AzureObjectStore(uri)
-    with opened_by_name(uri):
+    with place_errors(uri):
         return _open_here(uri)
 
 
@@ -113,7 +113,7 @@ def absolute_uri(target: str) -> str:
         ConfigurationError: it is no text, or the working directory is gone.
     """
     is_uri = "://" in target or target.startswith("file:")
-    with opened_by_name(target):
+    with place_errors(target):
         target.encode()
         return target if is_uri else os.path.abspath(target)  # noqa: PTH100 - links stay
 

@@ -27,12 +27,12 @@ def actor_of_environment(reason: str, environment: Mapping[str, str] = os.enviro
 
     Raises:
         ConfigurationError: one of them is no line of printable text, or too long; or the kind is
-            not known. Or the reason is no text.
+            not known; or the reason has bytes that are not UTF-8.
     """
     if not _is_text(reason):
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
-            f"the reason is {reason!r}, which is no text in UTF-8: write it again",
+            f"the reason is {reason!r}, which is not UTF-8: write it again",
         )
     name = _line(environment, ACTOR_VARIABLE) or this_process().user
     return Actor(name, _kind(environment), reason, _line(environment, RUN_ID_VARIABLE))

@@ -81,7 +81,7 @@ def test_json(laminar) -> None:
         (("unpin", "1"), "checkpoint 1 has no pin named pin"),
         (("pin", "0"), "0 is not in the range"),
         (("pin", "9" * 20), "is no number of a checkpoint"),
-        (("pin", "1", "--reason", "b\udcff"), "which is no text in UTF-8"),
+        (("pin", "1", "--reason", "b\udcff"), "which is not UTF-8"),
         (("pin", "1", "--for", "ever"), "is not a duration"),
     ],
 )

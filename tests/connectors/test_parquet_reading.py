@@ -1,7 +1,6 @@
 """Damaged files that pyarrow reads without an error are refused, and whole ones are read."""
 
-import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -23,14 +22,20 @@ from laminar_core.errors import ConfigurationError, DataError
 
 Flip = Callable[[bytearray], None]
 
-MOMENTS = [dt.datetime(1677, 9, 22), None, dt.datetime(2026, 1, 1), dt.datetime(2262, 4, 11)]  # noqa: DTZ001 - Parquet has no zone here
+MOMENTS = ["1677-09-22", None, "2026-01-01", "2262-04-11"]
 
 
-def times(moments: list[dt.datetime | None], *, in_lists: bool) -> pa.Array:
-    data_type = pa.timestamp("us")
-    if in_lists:
-        return pa.array([[each] for each in moments], pa.list_(data_type))
-    return pa.array(moments, data_type)
+def times(days: Sequence[str | None], shape: str = "plain") -> pa.Array:
+    """Return midnights in microseconds, each by itself, in a list of its own, or in a struct."""
+    plain = pa.array(days, pa.string()).cast(pa.timestamp("us"))
+    match shape:
+        case "lists":
+            return pa.ListArray.from_arrays(pa.array(range(len(days) + 1), pa.int32()), plain)
+        case "structs":
+            numbers = pa.array(range(len(days)))
+            return pa.StructArray.from_arrays([numbers, plain], ["n", "at"])
+        case _:
+            return plain
 
 
 def rows_of(source: Source) -> pa.Table:
@@ -156,9 +161,9 @@ class TestInt96:
     def file(self, tmp_path: Path) -> Path:
         return tmp_path / "a.parquet"
 
-    @pytest.mark.parametrize("in_lists", [False, True])
-    def test_times_of_64_bits_come_out_as_they_are(self, file: Path, in_lists: bool) -> None:  # noqa: FBT001 - a case
-        at = times(MOMENTS, in_lists=in_lists)
+    @pytest.mark.parametrize("shape", ["plain", "lists", "structs"])
+    def test_times_of_64_bits_come_out_as_they_are(self, file: Path, shape: str) -> None:
+        at = times(MOMENTS, shape)
         table = pa.table({"a": [1, 2, 3, 4], "a.b": at, "at": at})
         pq.write_table(table, file, use_deprecated_int96_timestamps=True)
         plain = pq.read_table(file)
@@ -167,9 +172,9 @@ class TestInt96:
             assert rows_of(source).equals(plain)
 
     @pytest.mark.parametrize("year", [1, 1677, 2263, 9999])
-    @pytest.mark.parametrize("in_lists", [False, True])
-    def test_others_are_refused(self, file: Path, year: int, in_lists: bool) -> None:  # noqa: FBT001
-        at = times([dt.datetime(2026, 1, 1), dt.datetime(year, 1, 1)], in_lists=in_lists)  # noqa: DTZ001
+    @pytest.mark.parametrize("shape", ["plain", "lists", "structs"])
+    def test_others_are_refused(self, file: Path, year: int, shape: str) -> None:
+        at = times(["2026-01-01", f"{year:04}-01-01"], shape)
         table = pa.table({"n": [1, 2], "at": at})
         pq.write_table(table, file, use_deprecated_int96_timestamps=True)
         schema = pq.read_table(file).schema
@@ -181,7 +186,7 @@ class TestInt96:
 
 def test_a_damaged_page_of_times_is_called_so(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
-    table = pa.table({"at": pa.array(MOMENTS, pa.timestamp("us"))})
+    table = pa.table({"at": times(MOMENTS)})
     options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
     pq.write_table(table, file, use_deprecated_int96_timestamps=True, **options)
     start = pq.read_metadata(file).row_group(0).column(0).data_page_offset
@@ -194,13 +199,43 @@ def test_a_damaged_page_of_times_is_called_so(tmp_path: Path) -> None:
         rows_of(ParquetSource(file))
 
 
-def test_times_beyond_microseconds_and_beside_other_times(tmp_path: Path) -> None:
-    """Goal: a column of INT96 inside of a struct is compared, and its neighbour is not."""
+def test_a_time_that_even_microseconds_would_wrap_is_refused(tmp_path: Path) -> None:
+    """Goal: days that no calendar of ours has come out of a damaged file, and are noticed."""
     file = tmp_path / "a.parquet"
-    at = pa.array([dt.datetime(2026, 1, 1)], pa.timestamp("us"))  # noqa: DTZ001 - as above
-    both = pa.StructArray.from_arrays([at, pa.array([5], pa.time64("us"))], ["at", "other"])
-    pq.write_table(pa.table({"s": both}), file, use_deprecated_int96_timestamps=True)
-    assert rows_of(ParquetSource(file)).to_pylist() == pq.read_table(file).to_pylist()
+    options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    table = pa.table({"at": times(["2026-01-01"])})
+    pq.write_table(table, file, use_deprecated_int96_timestamps=True, **options)
+    day = (2_461_042).to_bytes(4, "little")  # Julian, behind the nanoseconds of the day.
+
+    def change(data: bytearray) -> None:
+        at = data.index(bytes(8) + day) + 8
+        data[at : at + 4] = (2_440_588 + 213_503_983).to_bytes(4, "little")
+
+    damage(file, change)
+    with pytest.raises(DataError, match="'at' has times before 1677 or after 2262"):
+        rows_of(ParquetSource(file))
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100])
+def test_times_are_compared_where_the_two_readings_have_other_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Goal: a batch that Arrow cuts, because of its texts, is compared with its own times."""
+    file = tmp_path / "a.parquet"
+    days = [f"20{n:02}-01-01" for n in range(50)]
+    table = pa.table({"at": times(days)})
+    pq.write_table(table, file, use_deprecated_int96_timestamps=True)
+    read_again = pq.ParquetFile.iter_batches
+
+    def otherwise(self, size, **options):
+        return read_again(self, rows if self is row_groups._times else size, **options)
+
+    footer = read_metadata(file)
+    row_groups = RowGroups(file, footer, declared_schema(footer, None, file), verify_pages=True)
+    with closing(row_groups), monkeypatch.context() as patched:
+        patched.setattr(pq.ParquetFile, "iter_batches", otherwise)
+        found = pa.Table.from_batches(row_groups.batches(0, 20))
+    assert found.equals(pq.read_table(file))
 
 
 def test_a_name_that_is_no_text_is_one_line(tmp_path: Path) -> None:

@@ -381,7 +381,7 @@ def test_a_type_that_cannot_be_decoded_or_written_is_refused(tmp_path, data_type
 
 
 def test_a_value_that_parquet_cannot_hold_is_no_failure_of_the_storage(sink):
-    """Goal: it is said of the rows, and no later snapshot completes without them."""
+    """Goal: the error names the rows as its cause, and every later snapshot fails as well."""
     texts = pa.DictionaryArray.from_arrays(pa.array([7]), pa.array(["a"]), safe=False)
     rows = pa.record_batch({"s": texts})
     writer = open_writer(sink, schema=rows.schema)

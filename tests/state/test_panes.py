@@ -279,7 +279,7 @@ def test_a_part_that_stays_does_not_keep_the_others_alive(backend: StateBackend)
 
 
 class GigabytesOfText:
-    """A table of which Arrow leaves several chunks, as it does where one would pass 2 GiB."""
+    """A table that stays in several chunks: Arrow makes no chunk with more than 2 GiB of text."""
 
     def __init__(self, table: pa.Table) -> None:
         self.num_rows = table.num_rows

@@ -55,6 +55,6 @@ def test_what_would_spoil_a_line_is_refused_in_one(variable, value) -> None:
 
 
 def test_a_reason_that_is_no_text_is_refused_in_one_line() -> None:
-    with pytest.raises(ConfigurationError, match="no text in UTF-8") as caught:
+    with pytest.raises(ConfigurationError, match="which is not UTF-8") as caught:
         actor_of_environment("b\udcff", {})
     assert str(caught.value).isprintable()

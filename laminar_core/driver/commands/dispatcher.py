@@ -303,7 +303,7 @@ class CommandDispatcher:
             self._queue.take(begun)
         except LaminarError:
             pass  # The next heartbeat tries again.
-        except Exception:  # noqa: BLE001 - nothing reads the future
+        except Exception:  # noqa: BLE001 - it would be lost with the future
             _log.exception("commands cannot be taken; the next heartbeat tries again")
         finally:
             self._host.post(lambda: self._polled(begun))
@@ -453,7 +453,7 @@ class CommandQueue:
             require_empty(open_object_store(self._targets.resolve(target)))
         except LaminarError as error:
             return str(error)  # Also if that store does not answer: others must not wait for it.
-        except Exception as error:  # noqa: BLE001 - nor for a target that nothing foresaw
+        except Exception as error:  # noqa: BLE001 - others must not wait for this either
             return repr(error)
         return None
 

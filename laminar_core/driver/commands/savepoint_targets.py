@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.objectstore.bucket_options import BucketOptions
-from laminar_core.objectstore.opening import bucket_options, is_bucket, opened_by_name
+from laminar_core.objectstore.opening import bucket_options, is_bucket, place_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class SavepointTargets:
         """Return the URI to open for ``target``.
 
         Raises:
-            ConfigurationError: it is in none of the places, brings parameters of its own, or can be
-                no place.
+            ConfigurationError: it is in none of the places, brings parameters of its own, or is no
+                valid path or URI.
             StorageUnavailable: it may not be looked at.
         """
         if self.store_uri.startswith("memory://"):
@@ -79,7 +79,7 @@ class SavepointTargets:
 
 def _local(place: str) -> Path | None:
     """The directory, with all links followed; None if it is another kind of store."""
-    with opened_by_name(place):
+    with place_errors(place):
         parts = urlsplit(place)
         if parts.scheme == "file":
             return Path(unquote(parts.path)).resolve()

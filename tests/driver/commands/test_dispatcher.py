@@ -340,14 +340,14 @@ def test_a_store_that_does_not_answer_is_asked_again_and_nothing_is_done_twice()
 
 
 @pytest.mark.parametrize("target", ["foo://[x", "//[x", "a" * 300, "file:///tmp/x%00"])
-def test_a_target_that_can_be_no_place_keeps_no_other_command_waiting(tmp_path, target):
+def test_a_target_that_is_no_valid_uri_keeps_no_other_command_waiting(tmp_path, target):
     case = Case(uri=str(tmp_path / "store"))
     case.ask(TakeSavepoint(target=target))
     case.ask(TakeCheckpoint())
     case.ask(CancelJob())
     case.turn()
     assert case.outcome(1)[0] == "refused"
-    assert "can be no place" in case.outcome(1)[1]
+    assert "check the path or URI" in case.outcome(1)[1]
     assert len(case.host.taken) == 1
     assert case.host.cancelled == ["cancelled by ann: a test"]
 

@@ -90,7 +90,7 @@ check-imports:
 	@$(BIN)/lint-imports
 
 check-house:
-	@$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_imports.py
+	@$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_imports.py tests/test_printing.py
 
 check-docs:
 	@$(BUILD_DOCS)

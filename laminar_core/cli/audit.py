@@ -15,6 +15,7 @@ from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.host.clock import SystemClock
+from laminar_core.host.terminal import say
 from laminar_core.records.audit import AuditRecord, AuditReport, Finding, Outcome
 from laminar_core.records.record import JsonObject
 from laminar_core.store.audit_key import KEY_VARIABLE, find_key
@@ -74,7 +75,7 @@ def list_records(
             (_row(record, results[record.number]) for record in records),
         )
     if any(later != number + 1 for number, later in pairwise([0, *(r.number for r in every)])):
-        click.echo("some records are missing or unreadable: see `laminar audit verify`", err=True)
+        say("some records are missing or unreadable: see `laminar audit verify`", err=True)
 
 
 @audit.command(
@@ -98,7 +99,7 @@ def show(*, store: str, job: str | None, as_json: bool, number: int) -> None:
         click.echo(json.dumps({**record.model_dump(), "result": result}, indent=1))
     else:
         for line in _lines(record, result or record.outcome):
-            click.echo(line)
+            say(line)
 
 
 @audit.command(
@@ -168,16 +169,16 @@ def _since(report: AuditReport, first: int) -> AuditReport:
 
 def _print_report(report: AuditReport, signatures: str) -> None:
     for finding in report.findings:
-        click.echo(f"{finding.kind}: {finding.problem}")
+        say(f"{finding.kind}: {finding.problem}")
     count = f"{report.record_count:,} record{'' if report.record_count == 1 else 's'}"
     summary = f"{count}, signatures {signatures}"
     if report.findings:
-        click.echo(f"the audit log is not as it was written: {summary}")
+        say(f"the audit log is not as it was written: {summary}")
     elif report.record_count:
         newest = f"the newest has SHA-256 {report.newest.sha256}"
-        click.echo(f"the audit log is intact: {summary}, {newest}")
+        say(f"the audit log is intact: {summary}, {newest}")
     else:
-        click.echo("the audit log is empty")
+        say("the audit log is empty")
 
 
 def _row(record: AuditRecord, result: Outcome) -> tuple[str, ...]:

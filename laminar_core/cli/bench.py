@@ -13,6 +13,7 @@ from rich.table import Table
 from laminar_core.cli.groups import examples
 from laminar_core.cli.options import json_option
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.host.terminal import say
 
 
 @click.command(
@@ -61,7 +62,7 @@ def bench(
         )
     if only_list:
         for name, description in known.items():
-            click.echo(f"{name}: {description}")
+            say(f"{name}: {description}")
         return
     records: list[Any] = []
     with Console(stderr=True).status("starting") as status:

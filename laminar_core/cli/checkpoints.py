@@ -20,6 +20,7 @@ from laminar_core.cli.views import (
     print_summaries,
 )
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
+from laminar_core.host.terminal import say
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.limits import NUMBER_MAX
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -98,7 +99,7 @@ def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: Checkpoin
         return
     print_manifest(manifest)
     for remark in pins_as_remarks(pins_by_checkpoint(opened)).get(manifest.checkpoint_id, ()):
-        click.echo(remark)
+        say(remark)
 
 
 @checkpoints.command(
@@ -187,7 +188,7 @@ def read_checkpoint(  # noqa: PLR0913 - one parameter per option
     contents = printed.inflight_contents if inflight else printed.state_contents
     if inflight and not any(map(selection.takes, manifest.inflight_data)):
         where = "there" if manifest.inflight_data else f"in it, its mode is {manifest.mode}"
-        click.echo(f"checkpoint {manifest.checkpoint_id}: nothing was in flight {where}", err=True)
+        say(f"checkpoint {manifest.checkpoint_id}: nothing was in flight {where}", err=True)
     if as_json:
         printed.print_contents_as_json(contents(opened, manifest, selection), limit)
     else:

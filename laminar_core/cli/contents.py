@@ -15,6 +15,7 @@ from pydantic_core import to_json
 from laminar_core.cli.views import event_time, size_text
 from laminar_core.codec.inflight import InflightElement
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.host.terminal import say
 from laminar_core.protocol.types import Batch, Idle, Watermark
 from laminar_core.records.channel_entries import InflightEntry
 from laminar_core.records.manifest import CheckpointManifest
@@ -128,11 +129,11 @@ def inflight_contents(
 def print_contents(contents: Iterable[Content], limit: int) -> None:
     """Print a heading per file, and below it the first ``limit`` lines."""
     for content in contents:
-        click.echo(content.title)
+        say(content.title)
         for line in islice(content.lines, limit):
-            click.echo(f"  {_text(line)}")
+            say(f"  {_text(line)}")
         if (more := content.line_count - limit) > 0:
-            click.echo(f"  … and {more:,} more; --limit or --json prints them")
+            say(f"  … and {more:,} more; --limit or --json prints them")
 
 
 def print_contents_as_json(contents: Iterable[Content], limit: int | None) -> None:

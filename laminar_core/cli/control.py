@@ -15,6 +15,7 @@ from laminar_core.driver.commands.client import Asked, ControlClient
 from laminar_core.driver.commands.texts import describe_result, requested_mode, require_done
 from laminar_core.errors import ConfigurationError
 from laminar_core.host.clock import SystemClock
+from laminar_core.host.terminal import say
 from laminar_core.objectstore.opening import absolute_uri
 from laminar_core.protocol.commands import RequestedMode
 from laminar_core.records.commands import (
@@ -189,9 +190,9 @@ def _print(asked: Asked, result: ControlResult | None, *, as_json: bool) -> None
         said = {} if result is None else result.model_dump(mode="json")
         click.echo(json.dumps({"number": asked.number, **said}))
     elif result is None:
-        click.echo(f"command {asked.number} is left for generation {asked.generation}")
+        say(f"command {asked.number} is left for generation {asked.generation}")
     elif result.outcome == "completed":
-        click.echo(describe_result(result))
+        say(describe_result(result))
 
 
 def _as_json(entry: ControlEntry) -> dict[str, object]:

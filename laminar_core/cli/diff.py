@@ -18,6 +18,7 @@ from laminar_core.cli.groups import examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.views import ROWS_SHOWN, event_time
+from laminar_core.host.terminal import say
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.limits import NUMBER_MAX
 from laminar_core.state.difference import Difference, values_differ
@@ -173,7 +174,7 @@ def _print_text(compared: Iterable[Comparison], facts: Iterable[Fact], limit: in
     nothing = True
     for fact in facts:
         nothing = False
-        click.echo(f"{fact.subject}: {fact.name} {_step(fact.name, fact.before, fact.after)}")
+        say(f"{fact.subject}: {fact.name} {_step(fact.name, fact.before, fact.after)}")
     for one in compared:
         counts: dict[ChangeKind, int] = {kind: one.count(kind) for kind in _SIGNS}
         if not any(counts.values()) and not one.notes:
@@ -182,14 +183,14 @@ def _print_text(compared: Iterable[Comparison], facts: Iterable[Fact], limit: in
         said = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
         note = f" ({'; '.join(one.notes)})" if one.notes else ""
         which = f"{one.operator_id}, table {one.table}" if one.table else one.operator_id
-        click.echo(f"{which}: {said}, {one.unchanged_count:,} unchanged{note}")
+        say(f"{which}: {said}, {one.unchanged_count:,} unchanged{note}")
         for kind, count in counts.items():
             for change in islice(_changes(one, kind), limit):
-                click.echo(f"  {_SIGNS[kind]} {_text(change)}")
+                say(f"  {_SIGNS[kind]} {_text(change)}")
             if count > limit:
-                click.echo(f"  … and {count - limit:,} more {kind}; --limit or --json prints them")
+                say(f"  … and {count - limit:,} more {kind}; --limit or --json prints them")
     if nothing:
-        click.echo("nothing has changed")
+        say("nothing has changed")
 
 
 def _text(change: Mapping[str, object]) -> str:

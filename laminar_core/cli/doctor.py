@@ -25,6 +25,7 @@ from laminar_core.cli.target import load_pipeline
 from laminar_core.cli.views import print_table
 from laminar_core.configuration import Configuration
 from laminar_core.host.clock import SystemClock
+from laminar_core.host.terminal import say
 from laminar_core.objectstore.opening import absolute_uri
 from laminar_core.spark.doctor.examination import Examination, Paths
 from laminar_core.spark.doctor.findings import Finding, Plan
@@ -139,5 +140,5 @@ def show(findings: list[Finding], *, as_json: bool) -> None:
         return
     headings = ("check", "where", "result", "found", "what to do")
     print_table(headings, [tuple(asdict(each).values()) for each in findings])
-    click.echo()
-    click.echo(f"{failed} of {len(findings)} checks failed" if failed else "a job can run here")
+    say()
+    say(f"{failed} of {len(findings)} checks failed" if failed else "a job can run here")

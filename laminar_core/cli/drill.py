@@ -25,6 +25,7 @@ from laminar_core.cli.views import print_table, size_text
 from laminar_core.driver.drill.drill import BATCHES_MAX, Drill, DrillOptions, require_drillable
 from laminar_core.host.clock import SystemClock
 from laminar_core.host.private_folders import PrivateFolder, temporary_root
+from laminar_core.host.terminal import say
 from laminar_core.pipeline import Pipeline, RunConfig
 from laminar_core.pipeline.config import job_options
 from laminar_core.records.drill import DrillRecord
@@ -163,21 +164,21 @@ def print_drill(record: DrillRecord) -> None:
     """Print what was restored, and the problems."""
     number = record.checkpoint_id
     which = "no checkpoint" if number is None else f"checkpoint {number}"
-    click.echo(
+    say(
         f"drill {record.number} of {record.job}, {which}: {record.outcome} after "
         f"{record.duration_ms / 1000:.1f} s"
     )
     for problem in record.problems:
-        click.echo(f"  {problem}")
+        say(f"  {problem}")
     if record.completed_checkpoint_id is None:
         return
-    click.echo(
+    say(
         f"{size_text(record.size_bytes)} and {record.inflight_rows:,} rows in flight restored with "
         f"{record.workers} workers ({record.workers_before} before), {record.rows_read:,} new rows "
         "read, a further checkpoint completed"
     )
     if record.operators:
-        click.echo()
+        say()
         print_table(
             ("operator", "rows", "digest", "in the checkpoint"),
             (

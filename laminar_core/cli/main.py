@@ -20,7 +20,11 @@ from laminar_core.cli.completion import complete
 from laminar_core.cli.global_settings import GlobalSettings
 from laminar_core.cli.groups import LazyGroup, examples
 from laminar_core.errors import LaminarError
+from laminar_core.host.terminal import say
 from laminar_core.store.audit_key import key_kept_private
+
+NO_OUTPUT_EXIT_CODE = 1
+"""The output cannot be written: it has no reader (then Click exits with this), or a full disk."""
 
 UNEXPECTED_EXIT_CODE = 70
 INTERRUPTED_EXIT_CODE = 130
@@ -83,6 +87,9 @@ def _run_command() -> None:
         sys.exit(error.exit_code)
     except Exception as error:  # noqa: BLE001 - whatever it is, the user gets one line
         _show_traceback_if_asked()
+        if isinstance(error, OSError) and _takes_nothing(sys.stdout):
+            _say(f"error: standard output cannot be written: {error.strerror}")
+            sys.exit(NO_OUTPUT_EXIT_CODE)
         _say(f"error: {type(error).__name__}: {error}".splitlines()[0])
         _say("this is not expected: run again with `laminar --debug …`")
         sys.exit(UNEXPECTED_EXIT_CODE)
@@ -90,7 +97,7 @@ def _run_command() -> None:
 
 def _say(line: str) -> None:
     with suppress(OSError):  # The disk is full, or nobody reads: the exit code says it, too.
-        click.echo(line, err=True)
+        say(line, err=True)
 
 
 def open_what_is_closed() -> None:
@@ -117,6 +124,15 @@ def _is_open(number: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _takes_nothing(stream: TextIO) -> bool:
+    """Return whether what the stream holds back cannot be written."""
+    try:
+        stream.flush()
+    except OSError:
+        return True
+    return False
 
 
 def let_go_of_output(*streams: TextIO) -> None:

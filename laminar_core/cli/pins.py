@@ -10,6 +10,7 @@ from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
 from laminar_core.host.clock import SystemClock
+from laminar_core.host.terminal import say
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
 from laminar_core.records.record import JsonObject
@@ -65,7 +66,7 @@ def pin(  # noqa: PLR0913 - one parameter per option
         click.echo(record.model_dump_json(indent=1, exclude={"format_version"}))
     else:
         how = "pinned" if duration is None else f"held for {duration}"
-        click.echo(f"checkpoint {checkpoint_id} is {how} as {name}")
+        say(f"checkpoint {checkpoint_id} is {how} as {name}")
 
 
 @click.command(
@@ -94,7 +95,7 @@ def unpin(
     if as_json:
         click.echo(json.dumps({"checkpoint_id": checkpoint_id, "name": name}, indent=1))
     else:
-        click.echo(f"checkpoint {checkpoint_id} is no longer pinned as {name}")
+        say(f"checkpoint {checkpoint_id} is no longer pinned as {name}")
 
 
 def pins_by_checkpoint(store: CheckpointStore) -> dict[int, list[StoredPin]]:

@@ -28,6 +28,7 @@ from laminar_core.errors import (
     IncompatibleStateError,
 )
 from laminar_core.host.clock import SystemClock
+from laminar_core.host.terminal import say
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.pipeline.config import job_options
 from laminar_core.plan.plan import Plan
@@ -64,7 +65,7 @@ def _recover(*, dry_run: bool, **values: Any) -> None:  # noqa: ANN401 - the opt
     opened.claims.check_expected(options.expected_generation)
     if options.from_savepoint is not None:
         if not values["as_json"]:
-            click.echo(_sentence(options, _look_at_savepoint(plan, options, opened)))
+            say(_sentence(options, _look_at_savepoint(plan, options, opened)))
         elif dry_run:
             _print_as_json(plan, options, opened)
         if not dry_run:

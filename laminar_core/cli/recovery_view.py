@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-import click
-
 from laminar_core.cli.views import print_table, size_text, wall_time
 from laminar_core.driver.recovery.report import CheckpointReport, RecoveryReport, SinkReport
+from laminar_core.host.terminal import say
 
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -13,9 +12,9 @@ _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 def print_recovery(report: RecoveryReport, owner: str | None) -> None:
     """Print the verdict, then continued state, withdrawn output, and all problems."""
     for line in _lines(report, owner):
-        click.echo(line)
+        say(line)
     if report.operators:
-        click.echo()
+        say()
         print_table(
             ("operator", "rows", "size", "state"),
             (
@@ -24,10 +23,10 @@ def print_recovery(report: RecoveryReport, owner: str | None) -> None:
             ),
         )
     if report.sources:
-        click.echo()
+        say()
         print_table(("source", "splits", "rows", "left", "state"), _sources(report))
     if report.sinks:
-        click.echo()
+        say()
         print_table(("sink", "to commit", "visible up to", "what becomes of it"), _sinks(report))
 
 

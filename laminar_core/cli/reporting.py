@@ -10,6 +10,7 @@ from pydantic_core import to_json
 from laminar_core.cli.views import ROWS_SHOWN
 from laminar_core.driver.events import JobEvent
 from laminar_core.errors import LaminarError
+from laminar_core.host.terminal import say
 from laminar_core.pipeline.progress_bar import ProgressBar
 
 
@@ -63,11 +64,11 @@ class TextReporter(ProgressBar):
 
     def rows(self, sink: str, table: pa.Table) -> None:
         """Print the first rows on standard output."""
-        click.echo(f"{sink}: {table.num_rows:,} rows")
+        say(f"{sink}: {table.num_rows:,} rows")
         for row in table.slice(0, ROWS_SHOWN).to_pylist():
-            click.echo("  " + ", ".join(f"{name}={value}" for name, value in row.items()))
+            say("  " + ", ".join(f"{name}={value}" for name, value in row.items()))
         if table.num_rows > ROWS_SHOWN:
-            click.echo(f"  … and {table.num_rows - ROWS_SHOWN:,} more; --json prints all")
+            say(f"  … and {table.num_rows - ROWS_SHOWN:,} more; --json prints all")
 
     def failed(self, error: LaminarError) -> None:
         """Do nothing: the command line prints the error as it exits."""

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import click
-
 from laminar_core.cli.views import print_table, size_text, wall_time
+from laminar_core.host.terminal import say
 from laminar_core.records.record import JsonObject
 from laminar_core.records.retention import RetentionResult
 from laminar_core.retention.config import RetentionConfig
@@ -39,12 +38,12 @@ def print_plan(
 ) -> None:
     """Print the totals, then what is deleted and what is kept, and why."""
     said = ", ".join(f"{name} {value}" for name, value in _different(config).items())
-    click.echo(f"policy: {said or 'as it is by default'}")
+    say(f"policy: {said or 'as it is by default'}")
     for number in unfinished:
-        click.echo(f"plan {number} is decided and not finished: the next apply finishes it first")
+        say(f"plan {number} is decided and not finished: the next apply finishes it first")
     if plan.blocked is not None:
-        click.echo(f"nothing is deleted: {plan.blocked}")
-    click.echo(
+        say(f"nothing is deleted: {plan.blocked}")
+    say(
         f"{_count(len(plan.deleted_ids), 'checkpoint')} and "
         f"{_count(len(plan.deleted_files), 'file')} go, {size_text(plan.deleted_bytes)}"
     )
@@ -64,19 +63,19 @@ def print_plan(
         ),
     )
     for line in _file_lines(plan, with_files=with_files):
-        click.echo(line)
+        say(line)
     if plan.forgotten:
-        click.echo(f"history that is forgotten: {_ids(plan.forgotten)}")
+        say(f"history that is forgotten: {_ids(plan.forgotten)}")
 
 
 def print_result(result: RetentionResult, what: str) -> None:
     """Print what was deleted."""
-    click.echo(
+    say(
         f"{what}: plan {result.number} deleted {_count(result.deleted_checkpoints, 'checkpoint')} "
         f"and {_count(result.deleted_files, 'file')}, {size_text(result.deleted_bytes)}"
     )
     if result.quarantined_files:
-        click.echo(f"{_count(result.quarantined_files, 'file')} put into quarantine")
+        say(f"{_count(result.quarantined_files, 'file')} put into quarantine")
 
 
 def status_as_json(status: RetentionStatus) -> dict[str, object]:
@@ -95,11 +94,11 @@ def print_status(status: RetentionStatus, now_ms: int) -> None:
         map(_plan_row, status.plans),
     )
     if status.quarantine:
-        click.echo()
+        say()
         rows = ((wall_time(q.first_seen_at_ms), q.path, q.reason) for q in status.quarantine)
         print_table(("in quarantine since", "file", "why"), rows)
     if status.pins:
-        click.echo()
+        say()
         print_table(
             ("id", "pin", "until", "actor", "why"), (_pin_row(pin, now_ms) for pin in status.pins)
         )

@@ -17,6 +17,7 @@ from laminar_core.cli.target import load_pipeline
 from laminar_core.driver.savepoint_writer import SavepointWriter
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import SystemClock
+from laminar_core.host.terminal import say
 from laminar_core.objectstore.opening import absolute_uri, open_object_store
 from laminar_core.records.actor import Actor
 from laminar_core.records.paths import check_job_name
@@ -104,7 +105,7 @@ def create(  # noqa: PLR0913 - one parameter per option
     if as_json:
         click.echo(json.dumps({"savepoint": uri, "job": name, "row_count": row_count}))
     else:
-        click.echo(f"{uri} is a savepoint for job {name}, with {row_count:,} rows of state given")
+        say(f"{uri} is a savepoint for job {name}, with {row_count:,} rows of state given")
 
 
 def _write(

@@ -14,6 +14,7 @@ from laminar_core.cli.savepoint_create import create
 from laminar_core.cli.views import print_manifest, print_report, print_table, size_text, wall_time
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.host.clock import SystemClock
+from laminar_core.host.terminal import say
 from laminar_core.objectstore.opening import absolute_uri, open_object_store
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.commands import TakeSavepoint
@@ -84,7 +85,7 @@ def export(
     if as_json:
         click.echo(json.dumps({"checkpoint_id": checkpoint_id, "savepoint": uri}))
     else:
-        click.echo(f"checkpoint {checkpoint_id} is the savepoint {uri}")
+        say(f"checkpoint {checkpoint_id} is the savepoint {uri}")
 
 
 @savepoint.command(
@@ -115,9 +116,9 @@ def show(*, uri: str, as_json: bool) -> None:
         click.echo(record.model_dump_json(indent=1))
         return
     origin = record.origin
-    click.echo(f"of checkpoint {origin.checkpoint_id} of job {origin.job} in {origin.store}")
-    click.echo(f"made {wall_time(record.created_at_ms)} UTC by {record.actor}: {record.reason}")
-    click.echo(f"canonical: {'yes' if record.canonical else 'no'}")
+    say(f"of checkpoint {origin.checkpoint_id} of job {origin.job} in {origin.store}")
+    say(f"made {wall_time(record.created_at_ms)} UTC by {record.actor}: {record.reason}")
+    say(f"canonical: {'yes' if record.canonical else 'no'}")
     print_manifest(record.cut())
 
 

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from laminar_core.cli.groups import examples
 from laminar_core.cli.options import json_option
+from laminar_core.host.terminal import say
 from laminar_core.records.limits import NUMBER_MAX
 from laminar_core.testing.campaign import SeedReport, simulate_seeds
 
@@ -180,14 +181,14 @@ class _Text(_Display):
     def _print(self, report: SeedReport) -> None:
         seed = report.setting.seed
         for violation in report.violations:
-            click.echo(f"seed {seed} violates {violation.check}: {violation.problem}")
+            say(f"seed {seed} violates {violation.check}: {violation.problem}")
         if report.passed:
-            click.echo(f"seed {seed} is well")
-        click.echo(f"  {report.setting.describe()}")
+            say(f"seed {seed} is well")
+        say(f"  {report.setting.describe()}")
         for line in self._lines(report):
-            click.echo(f"  {line}")
-        click.echo(f"  digest {report.digest:08x} after {report.turns:,} turns")
-        click.echo(f"  again: laminar simulate --seed {seed} --trace")
+            say(f"  {line}")
+        say(f"  digest {report.digest:08x} after {report.turns:,} turns")
+        say(f"  again: laminar simulate --seed {seed} --trace")
 
     def _lines(self, report: SeedReport) -> Sequence[str]:
         if self._trace:
@@ -196,12 +197,12 @@ class _Text(_Display):
 
     def summary(self, total: Summary) -> None:
         ending = " until it was interrupted" if total.interrupted else ""
-        click.echo(
+        say(
             f"{total.seeds:,} seeds{ending}, {len(total.failed):,} failed; {total.turns:,} turns, "
             f"{total.simulated_ms / _MS_PER_HOUR:,.2f} simulated hours"
         )
-        click.echo(f"faults: {_counted(total.faults)}")
-        click.echo(f"checkpoints: {_counted(total.checkpoints)}")
+        say(f"faults: {_counted(total.faults)}")
+        say(f"checkpoints: {_counted(total.checkpoints)}")
 
 
 def _counted(counts: Counter[str]) -> str:

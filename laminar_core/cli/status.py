@@ -18,6 +18,7 @@ from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
 from laminar_core.cli.views import print_table, size_text, wall_time
 from laminar_core.errors import ErrorCode, LaminarError, StorageUnavailable
 from laminar_core.host.clock import SystemClock
+from laminar_core.host.terminal import say
 from laminar_core.records.bad_rows import BadRowTotals
 from laminar_core.records.record import JsonObject
 from laminar_core.records.sink_numbers import SinkNumbers, sinks_of
@@ -73,14 +74,14 @@ def status(
     if probe is not None:
         silence_ms = SILENCE_MS_MAX[probe] if silence is None else duration_ms(silence)
         answer = _probed(store, job, probe, silence_ms)
-        click.echo(json.dumps(asdict(answer)) if as_json else answer.message)
+        say(json.dumps(asdict(answer)) if as_json else answer.message)
         sys.exit(answer.exit_code)
     found = read_status(open_job(store, job), SystemClock().now_ms())
     if as_json:
         click.echo(json.dumps(status_as_json(found), indent=1))
         return
     for line in _lines(found):
-        click.echo(line)
+        say(line)
 
 
 def _probed(store: str, job: str | None, probe: Probe, silence_ms: int) -> ProbeAnswer:

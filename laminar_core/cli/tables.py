@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from unicodedata import bidirectional, category
 
 import click
 from rich.console import Console
@@ -10,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laminar_core.cli.columns import Side, lines_of
+from laminar_core.host.terminal import escaped
 
 WIDTH_OF_A_FILE = 10_000
 """Width where output goes to a file, in which no line is broken."""
@@ -28,13 +28,6 @@ _NUMBERS = {
 }
 
 
-_CONTROLS = {"Cc", "Cs", "Zl", "Zp"}
-"""Categories of Unicode that have no letters: controls, halves of pairs, separators of lines."""
-
-_DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-"""Letters that change the direction of those behind them."""
-
-
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table that fits; the last column is broken at the end of a terminal's line."""
     table = [tuple(headings), *(tuple(map(escaped, row)) for row in rows)]
@@ -48,20 +41,6 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     if has_colours:
         lines[0] = click.style(lines[0], bold=True)
     click.echo("\n".join(lines), color=True)
-
-
-def escaped(text: str) -> str:
-    r"""Return the text with everything escaped that a terminal would obey; lines stay.
-
-    >>> escaped("paid\x1b[2J")
-    'paid\\x1b[2J'
-    """
-    return text if text.isprintable() else "".join(map(_escaped, text))
-
-
-def _escaped(letter: str) -> str:
-    is_control = category(letter) in _CONTROLS or bidirectional(letter) in _DIRECTIONS
-    return letter.encode("unicode_escape").decode() if is_control and letter != "\n" else letter
 
 
 def _coloured(cell: str, text: str) -> str:

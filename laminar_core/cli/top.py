@@ -16,6 +16,7 @@ from laminar_core.cli.tables import WIDTH_OF_A_FILE
 from laminar_core.cli.top_view import frame
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.host.terminal import say
 from laminar_core.store.job_status import JobStatus, read_status
 from laminar_core.units import duration_ms
 
@@ -72,7 +73,7 @@ def top(*, store: str, job: str | None, once: bool, interval: str) -> None:
             ended = watch(read, found, live, clock, duration_ms(interval))
     except KeyboardInterrupt:
         return
-    click.echo(ended)
+    say(ended)
 
 
 def watch(

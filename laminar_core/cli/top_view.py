@@ -10,6 +10,7 @@ from laminar_core.cli.recovery_view import age
 from laminar_core.cli.views import size_text
 from laminar_core.driver.events import MissingSubtask
 from laminar_core.driver.under_way import CheckpointUnderWay, under_way_of
+from laminar_core.host.terminal import escaped
 from laminar_core.protocol.types import WATERMARK_END_US
 from laminar_core.protocol.waiting import WaitsFor
 from laminar_core.records.operator_numbers import OperatorNumbers, operators_of
@@ -32,19 +33,19 @@ def frame(found: JobStatus, problem: str = "") -> RenderableType:
     """Return the frame for a job with a driver; ``problem``: why it is not newer."""
     driver = found.driver
     assert driver is not None, "a job that never ran has no frame"
-    parts: list[RenderableType] = [Text(line) for line in _head(found, driver)]
+    parts: list[RenderableType] = [Text(escaped(line)) for line in _head(found, driver)]
     if operators := operators_of(driver.progress):
         parts += [Text(), _table(operators), Text()]
     else:
         parts.append(Text("its driver has not reported operators yet"))
-    parts += [Text(line) for line in _sources(driver.progress)]
+    parts += [Text(escaped(line)) for line in _sources(driver.progress)]
     parts.append(Text(_newest(found.checkpoint)))
     # The heartbeat may be older than the checkpoint that the store has.
     newest_id = 0 if found.checkpoint is None else found.checkpoint.checkpoint_id
     pending = under_way_of(driver.progress)
     parts += list(_pending([each for each in pending if each.checkpoint_id > newest_id]))
     if problem:
-        parts.append(Text(problem, style="red"))
+        parts.append(Text(escaped(problem), style="red"))
     return Group(*parts)
 
 
@@ -76,7 +77,7 @@ def _table(operators: dict[str, OperatorNumbers]) -> Table:
     slowest = _slowest(operators)
     for name, numbers in operators.items():
         table.add_row(
-            Text(name),
+            Text(escaped(name)),
             _number(numbers.rows_in_per_s),
             _number(numbers.rows_out_per_s),
             _share(numbers.busy_share),
@@ -131,7 +132,7 @@ def _pending(pending: list[CheckpointUnderWay]) -> Iterator[Text]:
             f"{age(int(each.age_ms))}, {each.acknowledged} of {each.workers} workers are done"
         )
         for subtask in each.missing[:SUBTASKS_SHOWN]:
-            yield Text(f"  {_described(subtask)}")
+            yield Text(escaped(f"  {_described(subtask)}"))
         more = each.missing_count - min(len(each.missing), SUBTASKS_SHOWN)
         if more > 0:
             yield Text(f"  and {more} more subtasks")

@@ -8,6 +8,7 @@ import click
 from pydantic import ByteSize
 from pydantic_core import to_json
 
+from laminar_core.host.terminal import say
 from laminar_core.records.channel_entries import AlignmentEntry, InflightEntry
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.records.manifest_fields import SubtaskEntry
@@ -40,32 +41,32 @@ def print_summaries(
 def print_manifest(manifest: CheckpointManifest) -> None:
     """Print the facts of a checkpoint: its time, its size, its event time, and its parts."""
     parent_id = manifest.parent_checkpoint_id
-    click.echo(
+    say(
         f"checkpoint {manifest.checkpoint_id} of {manifest.job}: {manifest.kind.value}, "
         f"{manifest.mode}, generation {manifest.generation}, parent {parent_id or 'none'}"
     )
-    click.echo(
+    say(
         f"triggered {wall_time(manifest.triggered_at_ms)}, complete after "
         f"{manifest.duration_ms:.0f} ms, {size_text(manifest.size_bytes)} "
         f"({size_text(manifest.written_bytes)} new), written by {manifest.code_version}"
     )
     for vertex_id, time in _event_times(manifest):
-        click.echo(f"event time of {vertex_id}: {time}")
+        say(f"event time of {vertex_id}: {time}")
     for line in _slowest_channels(manifest):
-        click.echo(line)
-    click.echo()
+        say(line)
+    say()
     print_table(
         ("operator", "subtask", "files", "rows", "size", "written", "sync ms", "async ms"),
         (_part(entry) for entry in manifest.subtasks),
     )
     if manifest.inflight_data:
-        click.echo()
+        say()
         print_table(
             ("operator", "subtask", "queue in flight", "from", "to", "events", "rows", "size"),
             (_queue(entry) for entry in manifest.inflight_data),
         )
     if properties := list(_properties(manifest.subtasks)):
-        click.echo()
+        say()
         print_table(("operator", "property", "value, by subtask if they differ"), properties)
 
 
@@ -74,10 +75,10 @@ def print_report(report: VerifyReport) -> None:
     size_bytes = sum(part.size_bytes for part in report.parts)
     verdict = "damaged" if report.problem else "intact"
     files = "1 file" if len(report.parts) == 1 else f"{len(report.parts)} files"
-    click.echo(f"checkpoint {report.checkpoint_id} is {verdict}: {files}, {size_text(size_bytes)}")
+    say(f"checkpoint {report.checkpoint_id} is {verdict}: {files}, {size_text(size_bytes)}")
     for part in report.parts:
         if part.problem:
-            click.echo(f"  {part.problem}")
+            say(f"  {part.problem}")
 
 
 def _row(summary: CheckpointSummary, more: Sequence[str]) -> tuple[str, ...]:

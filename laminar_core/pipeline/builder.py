@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import click
 from pyspark.sql import SparkSession
 
 from laminar_core.connectors.base import Sink, Source
@@ -28,6 +27,7 @@ from laminar_core.connectors.formats.letters import LETTERS, LETTERS_SCHEMA
 from laminar_core.driver.events import JobListener
 from laminar_core.driver.options import JobResult
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.host.terminal import say
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.explain import plan_lines
 from laminar_core.pipeline.graph import Node, plan_of
@@ -159,7 +159,7 @@ class Pipeline:
         Raises:
             ConfigurationError: the pipeline cannot run.
         """
-        click.echo("\n".join(plan_lines(self.name, self.plan())))
+        say("\n".join(plan_lines(self.name, self.plan())))
 
     def start(
         self,

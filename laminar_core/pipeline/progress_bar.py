@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from laminar_core.driver.events import JobEvent, ProgressMade, RestoreProgressed
+from laminar_core.host.terminal import escaped
 from laminar_core.pipeline.event_lines import event_lines, restoring
 
 
@@ -53,4 +54,4 @@ class ProgressBar:
             )
             return
         for line in event_lines(event):
-            self._console.print(line, markup=False, soft_wrap=True)
+            self._console.print(escaped(line), markup=False, soft_wrap=True)

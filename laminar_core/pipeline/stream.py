@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
-import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_core.connectors.base import Sink
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.host.terminal import say
 from laminar_core.operators.base import LATE, MultiInputSpec, OperatorSpec, side_outputs_of
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.enrich.spec import AsyncFunction
@@ -499,7 +499,7 @@ class Stream(Lookups):
     ) -> None:
         """Print the first ``n`` rows of this stream; see ``preview``."""
         rows = self.preview(n, input_rows_max=input_rows_max, wait_max=wait_max)
-        click.echo("\n".join(table_lines(rows)))
+        say("\n".join(table_lines(rows)))
 
     def then(self, operator: OperatorSpec, by: Partitioning | None = None) -> "Stream":
         """Add an operator; ``by`` is how its rows are divided, if not like this stream's."""

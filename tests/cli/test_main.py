@@ -148,6 +148,16 @@ def test_each_kind_of_error_has_its_exit_code(cli, raising, kind, code: int) -> 
     assert answer.err == "error: the disk [/dev/sda] is gone\n"
 
 
+def test_what_a_terminal_would_obey_is_shown_instead(cli, raising) -> None:
+    raising(LaminarError(ErrorCode.STORE_IO, "no job \x1b[2J\u202e"))
+    assert cli("boom").err == "error: no job \\x1b[2J\\u202e\n"
+
+
+def test_an_error_of_another_file_is_not_taken_for_the_outputs(cli, raising) -> None:
+    raising(OSError(28, "No space left on device"))
+    assert cli("boom").code == 70
+
+
 def test_what_nobody_expected_is_one_line_and_an_advice(cli, raising) -> None:
     raising(ZeroDivisionError("by\nzero"))
     answer = cli("boom")
@@ -193,11 +203,11 @@ FULL = Path("/dev/full")
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(
     ("words", "code"),
-    [(("checkpoints", "show", "1"), 70), (("checkpoints", "show", "7"), 2), (("jump",), 2)],
+    [(("checkpoints", "show", "1"), 1), (("checkpoints", "show", "7"), 2), (("jump",), 2)],
     ids=str,
 )
-def test_a_full_disk_under_the_output_leaves_the_exit_code_as_it_is(tmp_path, words, code) -> None:
-    """Goal: what a program decides by is the exit code, and 120 or 1 would tell it nothing."""
+def test_a_full_disk_under_all_output_leaves_the_exit_code_as_it_is(tmp_path, words, code) -> None:
+    """Goal: what a program decides by is the exit code, and 120 would tell it nothing."""
     store = open_job(LocalObjectStore(tmp_path))
     complete(store, 1, claim(store))
     command = [sys.executable, "-m", "laminar_core.cli", *words]
@@ -205,6 +215,18 @@ def test_a_full_disk_under_the_output_leaves_the_exit_code_as_it_is(tmp_path, wo
     with FULL.open("w") as full:
         answer = subprocess.run([*command, *store_words], stdout=full, stderr=full, check=False)
     assert answer.returncode == code
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", [("--version",), ("--help",), ("checkpoints", "--help")], ids=str)
+def test_a_full_disk_under_the_output_is_one_line(words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "laminar_core.cli", *words]
+    with FULL.open("w") as full:
+        answer = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    said = "error: standard output cannot be written: No space left on device\n"
+    assert (answer.returncode, answer.stderr) == (1, said)
 
 
 @pytest.mark.parametrize("closed", ["1>&-", "2>&-", "0<&- 1>&- 2>&-"])

@@ -30,7 +30,10 @@ class Keys:
 
     @classmethod
     def of_rows(cls, rows: pa.RecordBatch, columns: Sequence[str], times_us: Integers) -> "Keys":
-        """Return the keys of rows, in the order in which they appear."""
+        """Return the keys of rows, in the order in which they appear.
+
+        So where each row has a key of its own, one value per row is also one value per key.
+        """
         held = pa.Table.from_batches([rows]).select(list(columns))
         plain = {name: plain_column(held.column(name)) for name in columns}
         numbers: list[Integers] = []
@@ -40,9 +43,14 @@ class Keys:
             return pa.array(groups.order[groups.starts[:-1]])
 
         found = group(plain, held, [Reduction(_ROW, first, None)])
-        newest_us = np.full(found.num_rows, np.iinfo(np.int64).min, np.int64)
-        np.maximum.at(newest_us, numbers[0], times_us)
-        return cls(found.select(list(columns)).combine_chunks(), numbers[0], newest_us)
+        order = np.argsort(found.columns[-1].to_numpy())  # Groups are in an order of their own.
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        of_row = place[numbers[0]]
+        newest_us = np.full(len(order), np.iinfo(np.int64).min, np.int64)
+        np.maximum.at(newest_us, of_row, times_us)
+        table = found.select(list(range(len(columns)))).take(pa.array(order)).combine_chunks()
+        return cls(table, of_row, newest_us)
 
     def named(self, columns: Sequence[str]) -> "Keys":
         """Return the same keys with these names of the key columns, in their order."""

@@ -25,6 +25,22 @@ def test_keys_are_distinct_and_rows_know_theirs() -> None:
     assert len(KEYS) == 4
 
 
+@pytest.mark.parametrize("make", [pa.array, lambda ids: pa.array(map(str, ids))], ids=["i", "s"])
+def test_many_keys_are_in_the_order_of_their_first_rows(make) -> None:
+    """Goal: of rows with a key each, one value per row is one value per key."""
+    ids = np.random.default_rng(7).permutation(2_000) * 7_919
+    each = pa.record_batch({"id": make(ids)})
+    keys = Keys.of_rows(each, ("id",), np.arange(2_000))
+    assert keys.column("id").equals(each.column("id"))
+    assert keys.of_row.tolist() == list(range(2_000))
+    assert keys.times_us.tolist() == list(range(2_000))
+    twice = pa.record_batch({"id": make(np.concatenate([ids, ids[::-1]]))})
+    keys = Keys.of_rows(twice, ("id",), np.arange(4_000))
+    assert keys.column("id").equals(each.column("id"))
+    assert keys.of_row.tolist() == [*range(2_000), *reversed(range(2_000))]
+    assert keys.times_us.tolist() == list(range(3_999, 1_999, -1))
+
+
 def test_one_key_at_a_time_has_its_rows_in_their_order() -> None:
     found = [(key.values, rows.column("v").to_pylist()) for key, rows in KEYS.each(ROWS)]
     assert found == [(("b", 1), [10, 40]), (("a", 1), [20]), ((None, 1), [30]), (("a", 2), [50])]

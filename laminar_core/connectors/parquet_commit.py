@@ -4,7 +4,9 @@ I1. A file is shown under its final name in one step, after it was durable: no r
 I2. The commit manifest is created after all its files have their final names: a reader of the
     manifests (``committed_files``) sees all of a checkpoint or nothing.
 I3. Every name holds the generation, so no restart writes a name a second time.
-I4. A file is listed once, also if several checkpoints offer it, or one offers it twice.
+I4. A file counts once, also if several checkpoints offer it, or one offers it twice: no manifest
+    repeats what an older one lists, and readers pass over repetitions. There are some if a driver
+    falls asleep within a commit, and its successor commits these files with a later checkpoint.
 Checked by ``tests/connectors/test_parquet_recovery.py``; the reasons are in ADR-0009, and for
 buckets in ADR-0104.
 """
@@ -277,7 +279,7 @@ def _manifest_of(checkpoint_id: int, outputs: Sequence[StagedOutput]) -> bytes:
 
 
 def _committed(place: OutputPlace) -> list[CommittedFile]:
-    """Return all committed files, oldest checkpoint first.
+    """Return all committed files, each once, oldest checkpoint first (I4).
 
     Raises:
         ConfigurationError: no sink has written here.
@@ -288,8 +290,9 @@ def _committed(place: OutputPlace) -> list[CommittedFile]:
             ErrorCode.NO_SUCH_PATH, f"{place.name} is not the output directory of a Parquet sink"
         )
     with storage_errors(place.name):
-        files = [file for at in place.manifest_ids() for file in listed_files(place, at)]
+        listed = [file for at in place.manifest_ids() for file in listed_files(place, at)]
         shown = set(place.shown())
+    files = list({file.name: file for file in listed}.values())
     if missing := [file.name for file in files if file.name not in shown]:
         raise CorruptCheckpointError(
             ErrorCode.OBJECT_MISSING,

@@ -178,6 +178,32 @@ def test_a_driver_that_slept_takes_back_nothing_of_its_successor(sink):
     assert committed(sink.path) == visible(sink.path) == list(range(9))
 
 
+@pytest.mark.parametrize("before", ["publish", "write_manifest"])
+def test_files_that_a_driver_lists_after_its_successor_count_once(sink, monkeypatch, before):
+    """It falls asleep within the commit of a checkpoint, and later ones have carried its files."""
+    writer, committer = open_writer(sink, 1), sink.committer()
+    writer.write(batch(0, 5))
+    first = writer.snapshot(1)().committables
+    writer.write(batch(5, 9))
+    second = writer.snapshot(2)().committables
+    go_on = getattr(output_directory.OutputDirectory, before)
+
+    def succeeded(*arguments):
+        monkeypatch.undo()
+        committer.commit(2, second)
+        committer.withdraw_after(2, 2)
+        committer.discard_uncommitted(2)
+        assert committed(sink.path) == list(range(9))
+        go_on(*arguments)
+
+    monkeypatch.setattr(output_directory.OutputDirectory, before, succeeded)
+    sink.committer().commit(1, first)
+    assert committed(sink.path) == visible(sink.path) == list(range(9))
+    assert len(committed_files(sink.path)) == 2
+    committer.commit(2, second)
+    assert committed(sink.path) == list(range(9))
+
+
 def test_discarding_spares_this_generation_and_everything_committed(sink):
     committer = sink.committer()
     committer.commit(1, stage(sink, 0, 5))

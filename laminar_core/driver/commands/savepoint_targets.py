@@ -24,7 +24,7 @@ class SavepointTargets:
     """Directories and buckets, as the user who started the driver named them."""
 
     def resolve(self, target: str) -> str:
-        """Return the URI to open for ``target``.
+        """Return the URI to open for ``target``: the very directory that was looked at.
 
         Raises:
             ConfigurationError: it is in none of the places, brings parameters of its own, or is no
@@ -39,7 +39,7 @@ class SavepointTargets:
             raise self._refused(target, "is neither a directory nor a bucket")
         if not any(_is_below(path, root) for root in self._directories()):
             raise self._refused(target, "is in none of the places that this driver may write to")
-        return target
+        return str(path)
 
     def _in_bucket(self, wanted: BucketOptions) -> str:
         roots = [bucket_options(place) for place in self._places() if is_bucket(place)]
@@ -78,12 +78,14 @@ class SavepointTargets:
 
 
 def _local(place: str) -> Path | None:
-    """The directory, with all links followed; None if it is another kind of store."""
+    """The directory as a store opens it, with all links followed; None if it is no directory."""
     with place_errors(place):
         parts = urlsplit(place)
         if parts.scheme == "file":
-            return Path(unquote(parts.path)).resolve()
-        return None if "://" in place or "\0" in place else Path(place).resolve()
+            is_here = parts.netloc in {"", "localhost"}
+            return Path(unquote(parts.path)).expanduser().resolve() if is_here else None
+        no_path = "://" in place or "\0" in place
+        return None if no_path else Path(place).expanduser().resolve()
 
 
 def _is_below(path: Path, root: Path) -> bool:

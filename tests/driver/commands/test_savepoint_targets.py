@@ -24,7 +24,7 @@ def test_beside_the_store_and_below_the_folder_of_the_driver_without_a_word(tmp_
     targets = SavepointTargets(str(tmp_path / "data/store"))
     for target in (tmp_path / "data/savepoints/one", tmp_path / "work/backups/last"):
         assert targets.resolve(str(target)) == str(target)
-    assert targets.resolve(f"file://{tmp_path}/data/s") == f"file://{tmp_path}/data/s"
+    assert targets.resolve(f"file://{tmp_path}/data/s") == f"{tmp_path}/data/s"
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,27 @@ def test_elsewhere_is_refused_with_what_to_do(tmp_path, target):
     said = refused(targets, target.format(tmp_path))
     assert "--savepoints-under" in said
     assert "laminar savepoint export" in said
+
+
+@pytest.mark.parametrize("target", ["~/s", "~root/s", "file:~/s", "file://elsewhere/{0}/data/s"])
+def test_no_way_to_write_a_place_leads_elsewhere(tmp_path, monkeypatch, target):
+    """A store that is opened in ``~`` is in a home directory, and not below the driver's own."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    targets = SavepointTargets(str(tmp_path / "data/store"))
+    assert "--savepoints-under" in refused(targets, target.format(tmp_path))
+
+
+def test_a_home_directory_may_be_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    targets = SavepointTargets(str(tmp_path / "data/store"), ("~/safe",))
+    assert targets.resolve("~/safe/s") == str(tmp_path / "home/safe/s")
+
+
+def test_a_link_that_changes_later_changes_nothing(tmp_path):
+    (tmp_path / "data/real").mkdir(parents=True)
+    (tmp_path / "data/link").symlink_to(tmp_path / "data/real")
+    targets = SavepointTargets(str(tmp_path / "data/store"))
+    assert targets.resolve(f"{tmp_path}/data/link/s") == f"{tmp_path}/data/real/s"
 
 
 def test_a_link_out_of_the_place_is_followed_and_refused(tmp_path):

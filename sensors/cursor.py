@@ -1,10 +1,23 @@
-"""Cursors: the state of a sensor between ticks."""
+"""Cursors: the state of a sensor between ticks.
 
-from typing import Self
+Their numbers have bounds, so a damaged one counts as unreadable, instead of naming no object.
+"""
 
-from pydantic import ValidationError
+from typing import Annotated, Self
 
+from pydantic import Field, ValidationError
+
+from laminar_core.records.limits import COUNT_MAX, NUMBER_MAX, TIME_MS_MAX
 from laminar_core.resources.values import Values
+
+Number = Annotated[int, Field(ge=0, le=NUMBER_MAX)]
+"""Number of a generation, a checkpoint or a record; 0: none."""
+ClockMs = Annotated[int, Field(ge=0, le=TIME_MS_MAX)]
+"""Milliseconds since 1970; 0: never."""
+Beat = Annotated[int, Field(ge=-1, le=COUNT_MAX)]
+"""Number of a heartbeat within its generation; -1: none."""
+Tally = Annotated[int, Field(ge=0, le=COUNT_MAX)]
+"""How often something was seen."""
 
 
 class Cursor(Values):

@@ -14,6 +14,7 @@ from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import ActorKind, kind_by_name
 from laminar_core.records.commands import SetMode
+from laminar_core.records.limits import NUMBER_MAX
 from laminar_core.records.manifest import (
     CheckpointManifest,
     GenerationClaim,
@@ -23,6 +24,7 @@ from laminar_core.records.manifest import (
 )
 from laminar_core.resources.values import Values
 from laminar_core.sensors.alignment.decision import AlignmentFacts, ModeInForce, Sample, UnderWay
+from laminar_core.sensors.cursor import ClockMs, Number, Tally
 from laminar_core.sensors.facts.followed import Followed, follow
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlEntry, ControlLog
@@ -37,14 +39,12 @@ _OTHERS = 20
 _RATE_MS_MIN = 2_000
 """Shortest time over which a rate is meaningful."""
 
-Number = Annotated[int, Field(ge=0)]
-
 
 class SeenSample(Values):
     """A ``Sample`` as a cursor keeps it."""
 
-    checkpoint_id: Annotated[CheckpointId, Field(ge=0)]
-    triggered_at_ms: int
+    checkpoint_id: Annotated[CheckpointId, Field(ge=0, le=NUMBER_MAX)]
+    triggered_at_ms: ClockMs
     alignment_ms: float | None
     inflight_rows: int | None
     completed: bool
@@ -61,7 +61,7 @@ class SeenMode(Values):
     actor: str = ""
     actor_kind: ActorKind = Field(default_factory=kind_by_name)
     refused: str | None = None
-    set_at_ms: int | None = None
+    set_at_ms: ClockMs | None = None
     settled: Number | None = None
 
 
@@ -69,14 +69,14 @@ class Remembered(Values):
     """The previous tick's observations of the driver that claimed the job at ``claimed_at_ms``."""
 
     generation: Number = 0
-    claimed_at_ms: int = 0
+    claimed_at_ms: ClockMs = 0
     mode: SeenMode = SeenMode()
     followed: Followed = Followed()
     samples: tuple[SeenSample, ...] = ()
     may_overtake: bool | None = None
-    beat: Number = 0
+    beat: Tally = 0
     rows_in: int | None = None
-    rate_at_ms: int = 0
+    rate_at_ms: ClockMs = 0
     rows_per_s: float | None = None
 
 

@@ -49,16 +49,27 @@ class AuditFollower:
             else:
                 yield each, Audited(record, self._read(record.intent))
 
+    def newest(self) -> int:
+        """Return the number of the newest record; 0: there is none.
+
+        Raises:
+            StorageUnavailable: the store did not answer.
+        """
+        return self._head() or max(self._log.numbers(), default=0)
+
     def _numbers_after(self, number: int) -> Sequence[int]:
         """By the head, which is one request; a listing only if there is none that can be read."""
-        data = bytes_in(self._log.objects, self._log.paths.audit_head)
-        try:
-            newest = 0 if data is None else parse_head(data).number
-        except CorruptCheckpointError:
-            newest = 0
-        if newest:
+        if newest := self._head():
             return range(number + 1, newest + 1)
         return [each for each in self._log.numbers() if each > number]
+
+    def _head(self) -> int:
+        """Return the number that the head has; 0: it is missing or damaged."""
+        data = bytes_in(self._log.objects, self._log.paths.audit_head)
+        try:
+            return 0 if data is None else parse_head(data).number
+        except CorruptCheckpointError:
+            return 0
 
     def _read(self, number: int) -> AuditRecord | None:
         try:

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.manifest import HistoryRecord, TriggerRecord
+from laminar_core.records.record import CheckpointNumber
 from laminar_core.resources.values import Values
+from laminar_core.sensors.cursor import ClockMs, Number
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 _NEW_MAX = 200
@@ -25,17 +27,17 @@ _OPEN_MAX = 8
 class OpenAttempt(Values):
     """Neither completed nor failed, as far as it is written down; the time is the driver's."""
 
-    checkpoint_id: CheckpointId
+    checkpoint_id: CheckpointNumber
     kind: CheckpointKind
-    triggered_at_ms: int
+    triggered_at_ms: ClockMs
 
 
 class Followed(Values):
     """Everything up to ``checkpoint_id`` is known, but how ``open`` ones end; None: nothing is."""
 
-    checkpoint_id: int | None = None
+    checkpoint_id: Number | None = None
     open: tuple[OpenAttempt, ...] = ()
-    new_at_ms: int = 0
+    new_at_ms: ClockMs = 0
     """Time of the last new attempt or listing; 0: list now if there is no new one."""
 
 

@@ -16,6 +16,7 @@ from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import Generation
 from laminar_core.resources.names import GROUP, StreamCheck, check_key
 from laminar_core.resources.values import Values
+from laminar_core.sensors.cursor import Beat, ClockMs, Number
 from laminar_core.sensors.facts.attempts import Attempt, Failed
 from laminar_core.sensors.facts.health_facts import driver_life, failing_attempts, is_silent
 from laminar_core.sensors.facts.job_facts import job_life
@@ -41,13 +42,13 @@ STATE = "state"
 class HealthWatch(Values):
     """The observer's memory of a stream's health. Times are of its own clock."""
 
-    generation: int = 0
+    generation: Number = 0
     state: str = ""
     """The reported state; empty: report it again."""
-    looked_ms: int = 0
-    beat: int = -1
+    looked_ms: ClockMs = 0
+    beat: Beat = -1
     """The newest heartbeat of the generation; -1: none yet."""
-    beat_ms: int = 0
+    beat_ms: ClockMs = 0
     """When this heartbeat was first seen."""
     is_failing: bool = False
     """Whether attempts at checkpoints were failing when they were last judged."""

@@ -4,10 +4,8 @@ This module does not use Dagster, so the read may continue in the background whe
 """
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import dagster as dg
-from pydantic import Field
 
 from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import CorruptCheckpointError
@@ -15,7 +13,7 @@ from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.drill import DrillRecord
 from laminar_core.records.paths import number_in
 from laminar_core.resources.names import GROUP
-from laminar_core.sensors.cursor import Cursor
+from laminar_core.sensors.cursor import ClockMs, Cursor, Number
 from laminar_core.sensors.facts.attempts import Attempt, Attempts, Failed
 from laminar_core.sensors.facts.audit_follower import AuditFollower
 from laminar_core.sensors.facts.lost_files import lost_files, read_mark, read_marks
@@ -62,32 +60,34 @@ BESIDE_MS = 60_000
 SILENCE_MS = 600_000
 """If there is no new attempt for so long, they are listed once more: numbers may be forgotten."""
 
-_Number = Annotated[int, Field(ge=0)]
-
 
 class ObserverCursor(Cursor):
     """How much of one store is reported. Times are of the sensor's clock."""
 
     store: str = ""
     """The identity of the store."""
-    generation: _Number = 0
+    generation: Number = 0
     """All attempts of earlier generations are reported."""
-    attempt: _Number = 0
-    new_ms: _Number = 0
+    claim: str = ""
+    """The digest of its claim."""
+    attempt: Number = 0
+    attempted_by: Number = 0
+    """The newest generation when ``attempt`` was reported; no number up to it is of a later one."""
+    new_ms: ClockMs = 0
     """Time of the last new attempt or listing."""
-    audit: _Number = 0
-    drill: _Number = 0
-    completed: _Number = 0
+    audit: Number = 0
+    drill: Number = 0
+    completed: Number = 0
     """The newest completed checkpoint known."""
-    beside: _Number = 0
+    beside: Number = 0
     """The newest checkpoint whose dependent metadata are published."""
-    beside_ms: _Number = 0
+    beside_ms: ClockMs = 0
     """Time of that publication."""
-    marks: tuple[int, ...] = ()
+    marks: tuple[Number, ...] = ()
     """Checkpoints whose damage is reported."""
-    marks_ms: _Number = 0
+    marks_ms: ClockMs = 0
     """Time of the last search for damage."""
-    output: _Number = 0
+    output: Number = 0
     """The newest checkpoint whose output is reported."""
     health: HealthWatch = HealthWatch()
 
@@ -107,6 +107,8 @@ class Identity:
 
     sha256: str
     newest_generation: Generation
+    newest_sha256: str
+    """The digest of the newest claim."""
     has_started: bool
     """Whether the base of the newest generation, and so its first number, is known."""
 
@@ -186,10 +188,32 @@ def identity(store: CheckpointStore) -> Identity | None:
     numbers = [number for name in names if (number := number_in(name)) is not None]
     if not numbers:
         return None
-    first = bytes_in(store.objects, store.paths.claim(Generation(min(numbers))))
-    newest = Generation(max(numbers))
+    first, newest = Generation(min(numbers)), Generation(max(numbers))
+    digests = {
+        each: sha256_hex(bytes_in(store.objects, store.paths.claim(each)) or b"")[:16]
+        for each in {first, newest}
+    }
     has_started = store.paths.base(newest).removeprefix(store.paths.generations) in names
-    return Identity(sha256_hex(first or b"")[:16], newest, has_started)
+    return Identity(digests[first], newest, digests[newest], has_started)
+
+
+def is_set_back(store: CheckpointStore, cursor: ObserverCursor) -> bool:
+    """Return whether the store is an older copy of itself, as when a backup was put in its place.
+
+    Then numbers that the cursor has passed are used a second time.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    if AuditFollower(store).newest() < cursor.audit:
+        return True
+    try:
+        trigger = store.attempts.read_trigger(CheckpointId(cursor.attempt or 1))
+    except CorruptCheckpointError:
+        return False
+    if trigger is None:
+        return (store.attempts.highest_id() or 0) < cursor.attempt
+    return 0 < cursor.attempted_by < trigger.generation
 
 
 def read_new_records(
@@ -212,6 +236,8 @@ def read_new_records(
     if known is None:
         return None
     cursor = ObserverCursor.of_store(cursor_text, known.sha256)
+    if cursor.claim != known.newest_sha256 and is_set_back(store, cursor):
+        cursor = ObserverCursor(store=known.sha256)
     is_quiet = not 0 <= now_ms - cursor.new_ms < SILENCE_MS
     listed = cursor.generation != known.newest_generation or is_quiet
     attempts, more, problem = _attempts(store, cursor.attempt, listed=listed)

@@ -54,7 +54,7 @@ class Tick:
     """Partitions of checkpoints that are deleted."""
     said: list[str] = field(default_factory=list[str])
 
-    def move(self, **numbers: int | tuple[int, ...] | HealthWatch) -> None:
+    def move(self, **numbers: int | str | tuple[int, ...] | HealthWatch) -> None:
         """Advance the cursor."""
         self.cursor = self.cursor.model_copy(update=numbers)
 
@@ -108,12 +108,14 @@ class Observer:
                 case _:
                     pass
             if is_settled:
-                tick.move(attempt=found.checkpoint_id)
+                newest = new.identity.newest_generation
+                tick.move(attempt=found.checkpoint_id, attempted_by=newest)
         tick.said += _sentences(new, completed, failed)
         if new.attempts or new.listed:
             tick.move(new_ms=self.now_ms)
         if new.identity.has_started and not new.more:
-            tick.move(generation=new.identity.newest_generation)
+            known = new.identity
+            tick.move(generation=known.newest_generation, claim=known.newest_sha256)
 
     def _is_left_to_run(self, stored: StoredCheckpoint) -> bool:
         age_ms = self.now_ms - stored.manifest.completed_at_ms

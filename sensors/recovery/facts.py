@@ -5,9 +5,7 @@ by this sensor's own clock. If the cursor is lost or set back, a death is detect
 twice.
 """
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.silence import Silence
@@ -16,6 +14,7 @@ from laminar_core.records.actor import ActorKind
 from laminar_core.records.audit import parse_audit_record
 from laminar_core.records.manifest import GenerationClaim, Heartbeat
 from laminar_core.resources.values import Values
+from laminar_core.sensors.cursor import Beat, ClockMs, Number, Tally
 from laminar_core.sensors.facts.followed import Followed, follow
 from laminar_core.sensors.judgements import ended_on_purpose
 from laminar_core.sensors.recovery.decision import RecoveryFacts
@@ -40,26 +39,26 @@ class Watched(Values):
     claimed, when it last beat, and since when it has been seen to beat without a pause.
     """
 
-    generation: int = 0
-    claimed_at_ms: int = 0
+    generation: Number = 0
+    claimed_at_ms: ClockMs = 0
     claimed_by_run: str | None = None
-    beat: int = _NO_SIGN
-    beat_at_ms: int = 0
-    beating_since_ms: int = 0
-    since_ms: int = 0
-    looks: Annotated[int, Field(ge=0)] = 0
+    beat: Beat = _NO_SIGN
+    beat_at_ms: ClockMs = 0
+    beating_since_ms: ClockMs = 0
+    since_ms: ClockMs = 0
+    looks: Tally = 0
     unanswered: bool = False
     """Some look since the last beat was not."""
-    base_id: int | None = None
+    base_id: Number | None = None
     base_known: bool = False
     """Whether its base is recorded; otherwise ``base_id`` is its predecessor's."""
-    in_vain: Annotated[int, Field(ge=0)] = 0
+    in_vain: Tally = 0
     """Generations before it, in a row, that started from the same and completed nothing."""
-    in_vain_since_ms: int = 0
+    in_vain_since_ms: ClockMs = 0
     """When the first of them was seen, by this sensor's clock."""
     followed: Followed = Followed()
-    completed_id: int | None = None
-    completed_at_ms: int = 0
+    completed_id: Number | None = None
+    completed_at_ms: ClockMs = 0
 
     def then(self, heartbeat: Heartbeat | None, now_ms: int) -> "Watched":
         """Return the state after another answered look."""

@@ -24,7 +24,7 @@ from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.names import GROUP, STREAM_FIELD, job_name, sensor_name
 from laminar_core.sensors.alerting.alerts import Incident, raise_new_alerts
 from laminar_core.sensors.background import BackgroundReads, StillReadingError, Unanswered
-from laminar_core.sensors.cursor import AlertCursor
+from laminar_core.sensors.cursor import AlertCursor, ClockMs
 from laminar_core.sensors.facts.integrity_records import damage_on_record
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.recovery.candidates import choose_by_sizes
@@ -60,7 +60,7 @@ class RecoveryCursor(AlertCursor):
     """The state of the sensor between ticks; losing it only costs time."""
 
     watched: Watched = Watched()
-    unanswered_since_ms: int | None = None
+    unanswered_since_ms: ClockMs | None = None
 
 
 def build_recovery_sensor(

@@ -12,6 +12,7 @@ from pydantic import Field
 from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.resources.values import Values
 from laminar_core.sensors.alerting.alerts import Incident
+from laminar_core.sensors.cursor import ClockMs, Number
 from laminar_core.sensors.facts.source_facts import KnownSources
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.units import duration_ms
@@ -21,13 +22,13 @@ class LeastLag(Values):
     """The smallest lag of a source in a generation; the time is by the driver's clock."""
 
     rows: int
-    since_ms: int
+    since_ms: ClockMs
 
 
 class LagWatch(Values):
     """The lags of one generation, between ticks."""
 
-    generation: int = 0
+    generation: Number = 0
     least: dict[str, LeastLag] = Field(default_factory=dict[str, LeastLag])
     """By source, as long as it has not caught up."""
     caught_up: tuple[str, ...] = ()

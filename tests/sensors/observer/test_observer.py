@@ -5,6 +5,7 @@ import threading
 import dagster as dg
 import pytest
 
+from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
 from laminar_core.resources.names import STREAM_TAG
@@ -17,10 +18,11 @@ from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.run_records import LEFT_TO_RUN_MS
 from laminar_core.store.claims import Claimant
 from laminar_core.store.owner import this_process
+from laminar_core.store.pins import pin_checkpoint
 from laminar_core.testing.faulty_store import FaultyStore
 from tests.sensors.observed import KEY, NOTHING_NEW, Daemon, DiedError, write_down
 from tests.sensors.streams import OBJECTS, STREAM, Job, stand_ins, stored_job
-from tests.store.stores import commit, complete, damage, never
+from tests.store.stores import JOB, commit, complete, damage, never
 
 
 def fail(job: Job, outcome: str = "declined") -> int:
@@ -237,6 +239,54 @@ def test_numbers_may_jump_where_a_generation_starts_from_an_import(job: Job, dae
         complete(job.store, checkpoint_id, job.generation)
     daemon.ticks()
     assert daemon.completed() == [1, 40, 41, 42]
+
+
+def copy_of(objects: ObjectStore) -> dict[str, bytes]:
+    return {key: objects.get(key) or b"" for key in objects.list(f"{JOB}/")}
+
+
+def put_back(objects: ObjectStore, backup: dict[str, bytes]) -> None:
+    for key in objects.list(f"{JOB}/"):
+        objects.delete(key)
+    for key, data in backup.items():
+        objects.put(key, data)
+
+
+@pytest.mark.parametrize("passed", [False, True], ids=["behind the numbers", "beyond them"])
+def test_a_backup_in_the_place_of_the_store_uses_numbers_again(
+    job: Job, daemon: Daemon, *, passed: bool
+) -> None:
+    """Goal: what happens under a number that the lost store had used is reported all the same."""
+    objects = job.store.objects
+    job.complete()
+    daemon.ticks()
+    backup = copy_of(objects)
+    for _ in range(3):
+        job.complete()
+    daemon.ticks()
+    assert daemon.completed() == [1, 2, 3, 4]
+    put_back(objects, backup)
+    job.claim(base=1)
+    again = [2, 3, 4, 5] if passed else [2]
+    for number in again:
+        complete(job.store, number, job.generation)
+    daemon.ticks()
+    assert daemon.completed() == [1, 2, 3, 4, *again]
+
+
+def test_records_of_acts_that_are_used_again_are_reported(job: Job, daemon: Daemon) -> None:
+    """The backup has every checkpoint, and lacks an act that was reported."""
+    objects = job.store.objects
+    job.complete()
+    backup = copy_of(objects)
+    for name in ("a", "b", "c"):
+        pin_checkpoint(job.store, CheckpointId(1), name, Actor("ada"), job.clock.now_ms())
+    daemon.ticks()
+    put_back(objects, backup)
+    job.claim(base=1)
+    reason = "after the loss"
+    pin_checkpoint(job.store, CheckpointId(1), "d", Actor("bob", reason=reason), 1)
+    assert reason in daemon.tick()
 
 
 def test_a_tick_without_news_costs_the_same_however_long_the_job_has_lived(

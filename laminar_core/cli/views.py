@@ -213,4 +213,4 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def print_json(value: object) -> None:
     """Print a value of data classes, dictionaries and lists; much faster than ``json``."""
-    click.echo(to_json(value, indent=1, ensure_ascii=True).decode())
+    click.echo(to_json(value, indent=1, ensure_ascii=True))

@@ -14,6 +14,7 @@ beside the rows, and another instance is restored from the result before anythin
 # pyarrow ships no types, which the strict mode of this package would not accept.
 # pyright: standard
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +27,7 @@ from laminar_core.codec.digest import sha256_hex
 from laminar_core.codec.key_groups import key_group_order, key_group_range, key_groups_of
 from laminar_core.connectors.base import Found
 from laminar_core.driver.discovery import after, checked, entry_of
-from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.operators.aggregation import WindowAggregate
 from laminar_core.operators.base import (
@@ -34,6 +35,7 @@ from laminar_core.operators.base import (
     Snapshot,
     StatefulSpec,
     StateTable,
+    Subtask,
     SubtaskContext,
     makes_event_time,
     output_watermark_of,
@@ -41,6 +43,7 @@ from laminar_core.operators.base import (
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.late_rows import WithLateRows
 from laminar_core.operators.running import RunningAggregate
+from laminar_core.operators.windows import window_text
 from laminar_core.plan.plan import Plan, SourceNode, Vertex
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import Actor
@@ -52,7 +55,7 @@ from laminar_core.records.segment import SegmentRef, by_table
 from laminar_core.state.evolving import NOTHING_BUT_WIDER, compare_columns, evolved
 from laminar_core.state.expiry import EXPIRES, newest_expiry_us
 from laminar_core.state.named_tables import TABLES, layout_of
-from laminar_core.state.window_layout import KEY_GROUP
+from laminar_core.state.window_layout import KEY_GROUP, WINDOW_START, window_starts_of
 from laminar_core.store.savepoints import (
     canonical,
     publish_savepoint,
@@ -64,6 +67,9 @@ from laminar_core.worker.outputs import edge_entry
 
 _FIRST = Generation(1)
 _NUMBER = CheckpointId(1)
+_COUNTS = ("rows_read", "rows_total")
+_MAY_BE_UNKNOWN = ("rows_total", "newest_us")
+"""Columns of splits, see ``state.splits``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +144,14 @@ class SavepointWriter:
         Columns may have narrower types than the state.
 
         Raises:
-            ConfigurationError: there is no such table (INVALID_OPTION), its columns are others
-                (WRONG_SCHEMA), or a key is there twice (INVALID_OPTION).
+            ConfigurationError: there is no such table, its rows were given before, a key is there
+                twice, or no window begins at a ``window_start`` (INVALID_OPTION), or its columns
+                are others (WRONG_SCHEMA).
         """
         wanted = self.columns(operator_id, table)
+        if (operator_id, table) in self._rows:
+            name = f"{operator_id}.{table}" if table else operator_id
+            raise _invalid(f"the rows of {name} are given twice: give all of them in one table")
         given = rows.drop_columns([KEY_GROUP]) if KEY_GROUP in rows.schema.names else rows
         if problems := compare_columns(given.schema, wanted, NOTHING_BUT_WIDER).problems:
             raise ConfigurationError(
@@ -155,6 +165,7 @@ class SavepointWriter:
                 f"{fitting.num_rows:,} rows of {operator_id} have {count:,} keys: give one row for "
                 f"each {', '.join(keys)}"
             )
+        self._require_windows(operator_id, fitting)
         self._rows[operator_id, table] = self._stored(operator_id, table, fitting, keys)
 
     def beginning(self, source: str) -> pa.Table:
@@ -169,13 +180,16 @@ class SavepointWriter:
         """Give the positions at which a source goes on: all its splits, with other offsets.
 
         Raises:
-            ConfigurationError: there is no such source (INVALID_OPTION), or the splits are not
-                those that it has (WRONG_SCHEMA).
+            ConfigurationError: there is no such source, its positions were given before, or a value
+                is missing or negative (INVALID_OPTION), or the splits are not those that it has
+                (WRONG_SCHEMA).
         """
+        if source in self._positions:
+            raise _invalid(f"the positions of {source} are given twice: give all its splits once")
         known = self._known_splits(source)
         same = splits.schema.names == known.schema.names and (
-            sorted(splits.column("split_id").to_pylist())
-            == sorted(known.column("split_id").to_pylist())
+            Counter(splits.column("split_id").to_pylist())
+            == Counter(known.column("split_id").to_pylist())
         )
         if not same:
             raise ConfigurationError(
@@ -183,7 +197,7 @@ class SavepointWriter:
                 f"these are not the {known.num_rows} splits of {source}: take those that it has, "
                 "and change the offsets",
             )
-        self._positions[source] = splits.cast(known.schema)
+        self._positions[source] = _positions(source, splits, known)
 
     def event_time(self, time_us: int) -> None:
         """Say how far the state has come in event time: a watermark, in microseconds since 1970.
@@ -291,7 +305,7 @@ class SavepointWriter:
                     (*there, *rows), dict(entry.properties), expired_us=entry.expired_us
                 )
                 restored = spec.open(context, *self._specs[operator_id][1])
-                restored.restore([whole])
+                _restore(restored, whole, operator_id)
                 if time_us is not None and not makes_event_time(spec):
                     passed_us = output_watermark_of(restored, time_us)
             self._put(written, entry, kept, rows)
@@ -442,6 +456,22 @@ class SavepointWriter:
             raise _invalid(f"{operator_id} does not describe the keys of its state")
         return layout.keys, layout.merging == "newest"
 
+    def _require_windows(self, operator_id: str, rows: pa.Table) -> None:
+        """Refuse rows of panes that do not exist."""
+        spec, _ = self._stateful(operator_id)
+        merging = spec.merge if isinstance(spec, WithLateRows) else spec
+        if not isinstance(merging, WindowAggregate):
+            return
+        window, given = merging.window, rows.column(WINDOW_START)
+        if given.null_count:
+            raise _invalid(f"a row of {operator_id} has no {WINDOW_START}: give each row one")
+        apart_us = (window_starts_of(rows) - window.offset_us) % window.slide_us
+        if apart_us.any():
+            found = given[int(np.flatnonzero(apart_us)[0])].as_py().isoformat()
+            raise _invalid(
+                f"{operator_id} has no {WINDOW_START} {found}: give starts of {window_text(window)}"
+            )
+
     def _stored(
         self, operator_id: str, table: str, rows: pa.Table, keys: tuple[str, ...]
     ) -> pa.Table:
@@ -493,6 +523,35 @@ def _within(table: pa.Table, owned: range) -> pa.Table:
 
 def _distinct(rows: pa.Table, keys: tuple[str, ...]) -> int:
     return rows.group_by(list(keys)).aggregate([]).num_rows
+
+
+def _restore(restored: Subtask, whole: Snapshot, operator_id: str) -> None:
+    """See whether an operator takes its rows, whose values somebody else has computed."""
+    try:
+        restored.restore([whole])
+    except LaminarError:
+        raise
+    except Exception as error:
+        nulls = {c for t in whole.tables for c in t.rows.schema.names if t.rows[c].null_count}
+        raise _invalid(
+            f"{operator_id} cannot be restored from these rows ({error}): check their values; "
+            f"columns with nulls are {', '.join(sorted(nulls)) or 'none'}"
+        ) from error
+
+
+def _positions(source: str, splits: pa.Table, known: pa.Table) -> pa.Table:
+    """Return the splits with the types of the known ones; each has a position."""
+    try:
+        given = splits.cast(known.schema)
+    except pa.ArrowException as error:
+        raise _invalid(f"these are no positions of {source}: {error}") from error
+    for name in given.schema.names:
+        column = given.column(name)
+        if name not in _MAY_BE_UNKNOWN and column.null_count > known.column(name).null_count:
+            raise _invalid(f"a split of {source} has no {name}: give one for each split")
+        if name in _COUNTS and min(column.drop_null().to_pylist(), default=0) < 0:
+            raise _invalid(f"a split of {source} has a negative {name}: give 0 or more")
+    return given
 
 
 def _file(name: str, table: pa.Table) -> tuple[SegmentRef, bytes]:

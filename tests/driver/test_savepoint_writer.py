@@ -306,6 +306,66 @@ def test_rows_that_are_no_state_are_refused() -> None:
         writer.positions("in", writer.beginning("in").slice(1))
 
 
+def test_nothing_is_given_twice() -> None:
+    writer = SavepointWriter(totals_of(Ledger()), "simulated")
+    writer.state("totals", earlier())
+    with pytest.raises(ConfigurationError, match="the rows of totals are given twice"):
+        writer.state("totals", earlier(7))
+    writer.positions("in", writer.beginning("in"))
+    with pytest.raises(ConfigurationError, match="the positions of in are given twice"):
+        writer.positions("in", writer.beginning("in"))
+
+
+@pytest.mark.parametrize(
+    ("start", "problem"),
+    [
+        (None, "a row of totals has no window_start"),
+        (7, r"no window_start 1970-01-01T00:00:00.000007.00:00: .* tumbling windows of 10 s"),
+    ],
+)
+def test_rows_of_windows_need_a_start(start: int | None, problem: str) -> None:
+    writer = SavepointWriter(windows_of(Ledger()), "simulated")
+    starts = pa.array([-10_000_000, start], writer.columns("totals").field("window_start").type)
+    rows = {"key": ["k1", "k2"], "window_start": starts, "count(*)": [1, 1], "sum(value)": [1, 1]}
+    with pytest.raises(ConfigurationError, match=problem):
+        writer.state("totals", pa.table(rows))
+
+
+def test_what_an_operator_cannot_restore_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    writer = SavepointWriter(SCENARIOS["sessions"](2).plan, "simulated")
+    columns = writer.columns("sessions", "sessions")
+    rows = [{"key": "k1", "window_start": 0, "count(*)": 1, "sum(value)": 1}]
+    writer.state("sessions", pa.Table.from_pylist(rows, columns), "sessions")
+    with pytest.raises(
+        ConfigurationError, match=r"sessions cannot be restored .* nulls are _expires"
+    ):
+        writer.write(str(tmp_path / "first"), ANN, 7)
+    assert not (tmp_path / "first").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("split_id", None, "these are not the 4 splits of in"),
+        ("offset", None, "a split of in has no offset: give one for each split"),
+        ("done", None, "a split of in has no done"),
+        ("rows_read", None, "a split of in has no rows_read"),
+        ("rows_read", -5, "a split of in has a negative rows_read"),
+        ("rows_total", -5, "a split of in has a negative rows_total"),
+        ("rows_read", "many", "these are no positions of in"),
+    ],
+)
+def test_each_split_has_a_position(name: str, value: object, problem: str) -> None:
+    writer = SavepointWriter(totals_of(Ledger()), "simulated")
+    splits = writer.beginning("in")
+    column = pa.array([value] * splits.num_rows)
+    changed = splits.set_column(splits.schema.get_field_index(name), name, column)
+    with pytest.raises(ConfigurationError, match=problem):
+        writer.positions("in", changed)
+
+
 def test_a_savepoint_of_another_pipeline_is_no_base(tmp_path: Path) -> None:
     place = str(tmp_path / "first")
     SavepointWriter(totals_of(Ledger()), "simulated").write(place, ANN, 7)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 
 import click
@@ -123,13 +123,14 @@ def verify(
 ) -> None:
     """Compare every byte of a checkpoint with its manifest.
 
-    It is the newest one by default. The exit code is 5 if something is damaged.
+    It is the newest one by default. The exit code is 5 if something is damaged. Checkpoints that
+    retention deletes meanwhile are skipped by --all.
     """
     if everything and checkpoint_id is not None:
         raise click.UsageError("give an id, or --all")
     opened = open_job(store, job)
     ids = _ids_to_read(opened, checkpoint_id, everything=everything)
-    reports = [opened.verify(one) for one in ids]
+    reports = list(_verified(opened, ids)) if everything else [opened.verify(ids[0])]
     if as_json:
         click.echo(json.dumps([_report_as_json(report) for report in reports], indent=1))
     else:
@@ -189,11 +190,12 @@ def read_checkpoint(  # noqa: PLR0913 - one parameter per option
     if inflight and not any(map(selection.takes, manifest.inflight_data)):
         where = "there" if manifest.inflight_data else f"in it, its mode is {manifest.mode}"
         say(f"checkpoint {manifest.checkpoint_id}: nothing was in flight {where}", err=True)
-    if as_json:
-        printed.print_contents_as_json(contents(opened, manifest, selection), limit)
-    else:
-        shown = ROWS_SHOWN if limit is None else limit
-        printed.print_contents(contents(opened, manifest, selection), shown)
+    with opened.reading(manifest.checkpoint_id):
+        if as_json:
+            printed.print_contents_as_json(contents(opened, manifest, selection), limit)
+        else:
+            shown = ROWS_SHOWN if limit is None else limit
+            printed.print_contents(contents(opened, manifest, selection), shown)
 
 
 def _ids_to_read(
@@ -207,6 +209,17 @@ def _ids_to_read(
             ErrorCode.NO_SUCH_CHECKPOINT, f"job {store.job} has no completed checkpoint"
         )
     return completed if everything else completed[-1:]
+
+
+def _verified(store: CheckpointStore, ids: Sequence[CheckpointId]) -> Iterator[VerifyReport]:
+    """Verify checkpoints, but for those that retention deletes meanwhile."""
+    for checkpoint_id in ids:
+        try:
+            yield store.verify(checkpoint_id)
+        except ConfigurationError as error:
+            if error.code not in (ErrorCode.BEING_DELETED, ErrorCode.NO_SUCH_CHECKPOINT):
+                raise
+            say(f"checkpoint {checkpoint_id} is skipped: retention deletes it", err=True)
 
 
 def _as_json(summary: CheckpointSummary) -> dict[str, object]:

@@ -73,10 +73,11 @@ def diff(  # noqa: PLR0913 - one parameter per option
         for one in operators
         for table in table_names(one, before, after) or ("",)
     )
-    if as_json:
-        _print_json(compared, facts, limit)
-    else:
-        _print_text(compared, facts, ROWS_SHOWN if limit is None else limit)
+    with opened.reading(before_id, after_id):
+        if as_json:
+            _print_json(compared, facts, limit)
+        else:
+            _print_text(compared, facts, ROWS_SHOWN if limit is None else limit)
 
 
 # --- rows -------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ Facts are read here, decisions are taken in ``protocol.recovery``, and carried o
 method can be repeated after StorageUnavailable, which is never swallowed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -112,14 +113,40 @@ class CheckpointStore:
         """Read every byte of a checkpoint and compare with its manifest.
 
         Raises:
-            ConfigurationError: there is no such completed checkpoint.
+            ConfigurationError: there is no such completed checkpoint (NO_SUCH_CHECKPOINT), or
+                retention deletes it, or has deleted it (BEING_DELETED).
         """
         try:
             manifest = self.manifests.read(checkpoint_id)
         except CorruptCheckpointError as error:
             path = self.paths.relative(self.paths.manifest(checkpoint_id))
             return VerifyReport(checkpoint_id, (PartReport(path, 0, str(error)),))
-        return verify_files(self.objects, self.paths, manifest)
+        return self.verify_files(manifest)
+
+    def verify_files(self, manifest: CheckpointManifest) -> VerifyReport:
+        """Read every byte of the files that a manifest lists.
+
+        Raises:
+            ConfigurationError: files are missing because retention deletes them (BEING_DELETED).
+        """
+        report = verify_files(self.objects, self.paths, manifest)
+        if report.problem:
+            self.manifests.require_kept(manifest.checkpoint_id)
+        return report
+
+    @contextmanager
+    def reading(self, *checkpoint_ids: CheckpointId) -> Generator[None]:
+        """Read files of these checkpoints; what retention deletes meanwhile is not damaged.
+
+        Raises:
+            ConfigurationError: a file is missing because retention deletes it (BEING_DELETED).
+        """
+        try:
+            yield
+        except CorruptCheckpointError:
+            for checkpoint_id in checkpoint_ids:
+                self.manifests.require_kept(checkpoint_id)
+            raise
 
     def list_summaries(self) -> list[CheckpointSummary]:
         """Summarise each checkpoint that left any object, by ascending id; reads no state.

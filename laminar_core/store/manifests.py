@@ -87,7 +87,8 @@ class Manifests:
         """Read a manifest and check that it belongs to this checkpoint.
 
         Raises:
-            ConfigurationError: there is no such completed checkpoint.
+            ConfigurationError: there is no such completed checkpoint (NO_SUCH_CHECKPOINT), or not
+                any more (BEING_DELETED).
             CorruptCheckpointError: it cannot be read, or belongs to another checkpoint.
         """
         manifest = self.find(checkpoint_id)
@@ -95,7 +96,7 @@ class Manifests:
             deleted = self.is_being_deleted(checkpoint_id)
             reason = ", retention deleted it" if deleted else ""
             raise ConfigurationError(
-                ErrorCode.NO_SUCH_CHECKPOINT,
+                ErrorCode.BEING_DELETED if deleted else ErrorCode.NO_SUCH_CHECKPOINT,
                 f"job {self._paths.job} in {self._objects.uri} has no completed checkpoint "
                 f"{checkpoint_id}{reason}: see `laminar checkpoints list`",
             )
@@ -131,6 +132,23 @@ class Manifests:
     def is_being_deleted(self, checkpoint_id: CheckpointId) -> bool:
         """Return whether retention has marked the checkpoint: it is being deleted, or was."""
         return self._objects.size(self._paths.deletion(checkpoint_id)) is not None
+
+    def require_kept(self, checkpoint_id: CheckpointId) -> None:
+        """Refuse a checkpoint that retention deletes, or has deleted.
+
+        Raises:
+            ConfigurationError: so it is (BEING_DELETED).
+        """
+        if self.is_being_deleted(checkpoint_id):
+            raise self.being_deleted(checkpoint_id)
+
+    def being_deleted(self, checkpoint_id: CheckpointId) -> ConfigurationError:
+        """Return the error for a checkpoint that retention deletes."""
+        return ConfigurationError(
+            ErrorCode.BEING_DELETED,
+            f"checkpoint {checkpoint_id} of job {self._paths.job} is being deleted by retention"
+            ": choose another checkpoint",
+        )
 
     def _is_tombstone(self, key: str) -> bool:
         """Only what is as short as a tombstone is read, to see whether it is one."""

@@ -144,17 +144,11 @@ class Pins:
         return StoredPin(checkpoint_id, name, record, None if record else "it was just removed")
 
     def _check_there(self, checkpoint_id: CheckpointId) -> None:
-        doomed = (
-            checkpoint_id in self._log.being_deleted()
-            or self._objects.size(self._paths.paths.deletion(checkpoint_id)) is not None
-        )
-        if doomed:
-            raise ConfigurationError(
-                ErrorCode.BEING_DELETED,
-                f"checkpoint {checkpoint_id} of job {self._store.job} is being deleted by retention"
-                ": choose another checkpoint",
-            )
-        if not self._store.manifests.is_complete(checkpoint_id):
+        manifests = self._store.manifests
+        if checkpoint_id in self._log.being_deleted():
+            raise manifests.being_deleted(checkpoint_id)
+        manifests.require_kept(checkpoint_id)
+        if not manifests.is_complete(checkpoint_id):
             raise ConfigurationError(
                 ErrorCode.NO_SUCH_CHECKPOINT,
                 f"job {self._store.job} has no completed checkpoint {checkpoint_id} to pin: "

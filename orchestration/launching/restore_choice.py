@@ -7,7 +7,7 @@ from itertools import islice
 import dagster as dg
 
 from laminar_core.codec.digest import sha256_hex
-from laminar_core.errors import CorruptCheckpointError, LaminarError
+from laminar_core.errors import ConfigurationError, CorruptCheckpointError, LaminarError
 from laminar_core.protocol.recovery import Refuse, Rejected, RestoreFrom, on_timeline
 from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId, Generation
@@ -15,7 +15,7 @@ from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.resources.names import GROUP, job_name, partition_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.records import bytes_in
-from laminar_core.store.verification import VerifyReport, verify_files
+from laminar_core.store.verification import VerifyReport
 
 _READ_MAX = 3
 """Number of checkpoints that are read whole only to explain why they were not restored."""
@@ -73,7 +73,10 @@ class WholeReads:
         if sha256 == self._trusted:
             return None
         if sha256 not in self._reports:
-            report = verify_files(store.objects, store.paths, manifest)
+            try:
+                report = store.verify_files(manifest)
+            except ConfigurationError as error:
+                return str(error)
             self._reports[sha256] = report
             self._new.append((manifest.checkpoint_id, sha256, report))
         return self._reports[sha256].problem

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from laminar_core.codec.digest import sha256_hex
-from laminar_core.errors import LaminarError
+from laminar_core.errors import ErrorCode, LaminarError
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.resources.locked_database import until_unlocked
 from laminar_core.resources.names import (
@@ -166,13 +166,18 @@ def integrity(report: VerifyReport, sha256: str) -> dg.AssetCheckResult:
 
 
 def check_integrity(store: CheckpointStore, checkpoint_id: CheckpointId) -> dg.AssetCheckResult:
-    """Read a checkpoint whole; what keeps it from being read is the verdict, not an error."""
+    """Read a checkpoint whole; what keeps it from being read is the verdict, not an error.
+
+    A checkpoint that retention deletes is no reason for an alert, so that is a warning.
+    """
     try:
         key = store.paths.manifest(checkpoint_id)
         manifest = bytes_in(store.objects, key) or b""
         return integrity(store.verify(checkpoint_id), sha256_hex(manifest))
     except LaminarError as error:
-        return dg.AssetCheckResult(passed=False, description=str(error))
+        deleted = error.code is ErrorCode.BEING_DELETED
+        severity = dg.AssetCheckSeverity.WARN if deleted else dg.AssetCheckSeverity.ERROR
+        return dg.AssetCheckResult(passed=False, severity=severity, description=str(error))
 
 
 def integrity_evaluation(
@@ -190,6 +195,7 @@ def evaluation_of(
         checkpoint_key(stream),
         INTEGRITY_CHECK,
         passed=result.passed,
+        severity=result.severity,
         metadata=result.metadata,
         description=result.description,
         partition=partition_of(checkpoint_id),

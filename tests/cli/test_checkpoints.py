@@ -10,6 +10,7 @@ from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.manifest import CheckpointManifest, HistoryRecord
 from laminar_core.records.manifest_versions import parse_manifest
 from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.manifests import Manifests
 from tests.store.stores import claim, commit, complete, damage, trigger
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -205,6 +206,34 @@ def test_every_checkpoint_is_verified_on_request(laminar) -> None:
         "checkpoint 1 is intact",
         "checkpoint 2 is intact",
     ]
+
+
+def half_deleted(store: CheckpointStore) -> None:
+    """Stop retention when it has deleted one file of checkpoint 1."""
+    written = store.manifests.read(CheckpointId(1))
+    store.objects.put(store.paths.deletion(CheckpointId(1)), b"{}")
+    store.objects.delete(store.paths.absolute(written.subtasks[1].segments[0].path))
+
+
+@pytest.mark.parametrize("words", [("verify", "1"), ("read", "1"), ("diff", "1", "2")])
+def test_what_retention_deletes_is_not_called_damaged(laminar, job: Job, words) -> None:
+    half_deleted(job.store)
+    answer = laminar(*words)
+    assert answer.code == 2
+    assert "checkpoint 1 of job payments is being deleted by retention" in answer.err
+
+
+@pytest.mark.parametrize("gone", ["the manifest", "a part"])
+def test_all_leaves_out_what_is_deleted_meanwhile(laminar, job, monkeypatch, gone: str) -> None:
+    if gone == "the manifest":
+        job.store.objects.delete(job.store.paths.manifest(CheckpointId(1)))
+    else:
+        half_deleted(job.store)
+    monkeypatch.setattr(Manifests, "ids", lambda _: [CheckpointId(1), CheckpointId(2)])
+    answer = laminar("verify", "--all")
+    assert answer.code == 0
+    assert answer.out.startswith("checkpoint 2 is intact")
+    assert answer.err == "checkpoint 1 is skipped: retention deletes it\n"
 
 
 def test_an_id_and_all_contradict_each_other(laminar) -> None:

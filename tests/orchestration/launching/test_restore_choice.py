@@ -117,6 +117,15 @@ def test_only_the_manifest_that_was_read_is_believed(stream) -> None:
         choose(stream.store, request, reads)
 
 
+def test_what_retention_deletes_is_not_reported_as_damaged(stream) -> None:
+    reads = WholeReads(stream.store)
+    manifest = stream.store.manifests.read(CheckpointId(3))
+    stream.damage(3)
+    stream.store.objects.put(stream.store.paths.deletion(CheckpointId(3)), b"{}")
+    assert "is being deleted by retention" in (reads.problem_of(manifest) or "")
+    assert reads.take_reports() == []
+
+
 def test_what_its_check_finds_damaged_the_next_attempt_does_not_take(stream) -> None:
     """Goal: the check of a run and the sensor speak of the same records."""
     assert choose_by_sizes(stream.store, damage_on_record(stream.instance, STREAM)).manifest == (

@@ -9,6 +9,7 @@ from laminar_core.protocol.types import CheckpointId
 from laminar_core.resources.names import checkpoint_key, checkpoint_partitions, partition_of
 from laminar_core.sensors.observer.checkpoint_reports import (
     check_integrity,
+    integrity_evaluation,
     report_new_checkpoints,
 )
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -124,6 +125,18 @@ def test_a_whole_checkpoint_passes_the_integrity_check(store) -> None:
     result = check_integrity(store, 1)
     assert result.passed
     assert result.metadata["parts"].value == 2
+
+
+@pytest.mark.parametrize("gone", ["a part", "the manifest"])
+def test_a_checkpoint_that_retention_deletes_is_no_alert(store, gone: str) -> None:
+    written = complete(store, 1, 1)
+    store.objects.put(store.paths.deletion(CheckpointId(1)), b"{}")
+    part = store.paths.absolute(written.subtasks[1].segments[0].path)
+    damage(store, part if gone == "a part" else store.paths.manifest(CheckpointId(1)), "missing")
+    told = integrity_evaluation(store, CheckpointId(1))
+    assert (told.passed, told.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "retention" in (told.description or "")
+    assert "manifest_sha256" not in told.metadata
 
 
 @pytest.mark.parametrize("how", ["missing", "torn", "rotten", "longer"])

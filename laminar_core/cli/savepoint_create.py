@@ -25,7 +25,7 @@ from laminar_core.records.record import JsonObject
 from laminar_core.store.attribution import actor_of_environment
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.savepoints import require_empty
+from laminar_core.store.savepoints import require_free
 from laminar_core.units import instant_ms
 
 
@@ -98,10 +98,11 @@ def create(  # noqa: PLR0913 - one parameter per option
         row_count += rows.num_rows
     for source, splits in _files(positions):
         writer.positions(source, splits)
-    require_empty(open_object_store(uri))
+    opened = CheckpointStore.open(store, name)
+    require_free(opened, open_object_store(uri))
     given = {"savepoint": uri, "base": base, "state": list(states), "positions": list(positions)}
     given |= {} if event_time is None else {"event_time": event_time}
-    _write(writer, CheckpointStore.open(store, name), actor_of_environment(reason), given)
+    _write(writer, opened, actor_of_environment(reason), given)
     if as_json:
         click.echo(json.dumps({"savepoint": uri, "job": name, "row_count": row_count}))
     else:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
@@ -140,6 +140,23 @@ def place_below(uri: str, folder: str) -> str:
     """
     place, mark, parameters = uri.partition("?") if is_bucket(uri) else (uri, "", "")
     return f"{place.rstrip('/')}/{folder.strip('/')}{mark}{parameters}"
+
+
+def folders_between(uri: str, place: str) -> tuple[str, ...] | None:
+    """Return the folders from one opened store down to another; None if it is elsewhere.
+
+    Parameters of buckets are not compared: two servers may be one.
+
+    >>> folders_between("s3://bucket/store", "s3://bucket/store/payments/shared?region=eu-central-1")
+    ('payments', 'shared')
+    """
+    if is_bucket(uri) and is_bucket(place):
+        top, inner = bucket_options(uri), bucket_options(place)
+        if (top.scheme, top.bucket) != (inner.scheme, inner.bucket):
+            return None
+        uri, place = f"/{top.prefix}", f"/{inner.prefix}"
+    below = PurePosixPath(place)
+    return below.relative_to(uri).parts if below.is_relative_to(uri) else None
 
 
 def address(objects: ObjectStore, key: str) -> str:

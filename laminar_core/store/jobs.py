@@ -27,7 +27,7 @@ def open_job(store: str, job: str | None, *, how: str = "--job") -> CheckpointSt
     Raises:
         ConfigurationError: there is no such job, none at all, or a choice to make.
     """
-    if job is not None and is_job_name(job) and _is_job(open_object_store(store), job):
+    if job is not None and is_job_name(job) and is_job(open_object_store(store), job):
         return CheckpointStore.open(store, job)
     jobs = job_names(store)
     if job is None and len(jobs) == 1:
@@ -58,18 +58,22 @@ def job_names(store: str) -> list[str]:
 def _is_open_job(objects: ObjectStore, name: str) -> bool:
     """Return whether the folder belongs to a job; not if this process may not look into it."""
     try:
-        return _is_job(objects, name)
+        return is_job(objects, name)
     except LaminarError as error:
         if error.code in (ErrorCode.STORE_ACCESS_DENIED, ErrorCode.STORE_READ_ONLY):
             return False
         raise
 
 
-def _is_job(objects: ObjectStore, name: str) -> bool:
+def is_job(objects: ObjectStore, name: str) -> bool:
     """Return whether the folder has claims, checkpoints or an audit log."""
+    return any(makes_a_job(name, child) for child in objects.children(f"{name}/"))
+
+
+def makes_a_job(name: str, child: str) -> bool:
+    """Return whether a folder with this name belongs to a job because of one folder in it."""
     paths = JobPaths(name)
-    records = {paths.generations, paths.checkpoints, paths.audit}
-    return not records.isdisjoint(f"{name}/{child}" for child in objects.children(f"{name}/"))
+    return f"{name}/{child}" in {paths.generations, paths.checkpoints, paths.audit}
 
 
 def newest_manifest(store: CheckpointStore) -> CheckpointManifest:

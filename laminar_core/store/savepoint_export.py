@@ -11,7 +11,7 @@ from laminar_core.records.actor import Actor
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pins import Pins
-from laminar_core.store.savepoints import never, require_empty, write_savepoint
+from laminar_core.store.savepoints import never, require_free, write_savepoint
 
 HOLD_MS = 24 * 3_600_000
 """A copy that is broken off holds its checkpoint for so long."""
@@ -29,10 +29,10 @@ def export_savepoint(
 
     Raises:
         As ``write_savepoint`` does, and ConfigurationError: there is no such checkpoint, retention
-            deletes it, or ``target`` is no store.
+            deletes it, ``target`` is no store, or it is in the folder of a job of this store.
     """
     objects = open_object_store(target)
-    require_empty(objects)
+    require_free(store, objects)
     name = f"copy-{sha256_hex(objects.uri.encode())[:12]}"
     copying = actor.because(f"it is copied to {objects.uri}")
     with Pins(store).held(checkpoint_id, name, copying, now_ms, HOLD_MS):
@@ -55,7 +55,7 @@ def export_as(
             checkpoint.
     """
     _require_on_timeline(store, checkpoint_id)
-    require_empty(open_object_store(target))
+    require_free(store, open_object_store(target))
     audit = AuditLog(store.objects, store.paths, now_ms)
     intended = audit.append(
         action="export",

@@ -26,11 +26,18 @@ from laminar_core.errors import (
     ErrorCode,
     StorageUnavailable,
 )
-from laminar_core.objectstore.opening import ObjectStore, address, open_object_store, place_below
+from laminar_core.objectstore.opening import (
+    ObjectStore,
+    address,
+    folders_between,
+    open_object_store,
+    place_below,
+)
 from laminar_core.protocol.types import Generation
 from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.records.manifest_fields import SubtaskEntry
+from laminar_core.records.paths import is_job_name
 from laminar_core.records.record import FileRef
 from laminar_core.records.savepoint import (
     MARKER,
@@ -46,6 +53,7 @@ from laminar_core.records.savepoint import (
 from laminar_core.records.segment import SegmentRef, by_table, total_bytes
 from laminar_core.state.window_state import KEY_GROUP
 from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.jobs import is_job, makes_a_job
 from laminar_core.store.records import bytes_in, create_and_read_back, create_or_confirm
 from laminar_core.store.verification import (
     VerifyReport,
@@ -183,6 +191,26 @@ def require_empty(target: ObjectStore) -> None:
             ErrorCode.TARGET_NOT_EMPTY,
             f"{target.uri} is not empty ({found[0]}): give a savepoint a place of its own",
         )
+
+
+def require_free(store: CheckpointStore, target: ObjectStore) -> None:
+    """Refuse a place where a savepoint would be among the files of a job, or where something is.
+
+    Raises:
+        ConfigurationError: it is in the folder of a job of this store, it would look like one, or
+            it is not empty.
+        StorageUnavailable: one of the stores does not answer.
+    """
+    name, *below = folders_between(store.objects.uri, target.uri) or ("",)
+    if is_job_name(name):
+        makes_one = bool(below) and makes_a_job(name, f"{below[0]}/")
+        if makes_one or name == store.job or is_job(store.objects, name):
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"{target.uri} is in the folder of job {name}, whose files Laminar deletes: give a "
+                "savepoint a place outside of it",
+            )
+    require_empty(target)
 
 
 class _Copier:

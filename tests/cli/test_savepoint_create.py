@@ -78,6 +78,16 @@ def test_the_place_is_not_overwritten(cli, program, rows):
     assert "is not empty" in again.err
 
 
+@pytest.mark.parametrize("job", ["visits", "later"])
+def test_the_folder_of_a_job_is_no_place(cli, program, rows, job, tmp_path):
+    place = tmp_path / "store" / job / "checkpoints" / "s"
+    words = ("--store", tmp_path / "store", "--reason", "moved", "--state", f"totals={rows}")
+    answer = cli("savepoint", "create", program, place, *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert f"{place} is in the folder of job {job}" in answer.err
+    assert not (tmp_path / "store").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

@@ -8,6 +8,7 @@ from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.opening import (
     absolute_uri,
     address,
+    folders_between,
     open_object_store,
     place_below,
     probe,
@@ -87,6 +88,23 @@ def test_the_address_of_an_object_has_no_parameters(uri, shown):
 )
 def test_a_folder_of_a_store_is_a_store_with_the_same_parameters(uri, below):
     assert place_below(uri, "a/b/") == below
+
+
+@pytest.mark.parametrize(
+    ("uri", "place", "folders"),
+    [
+        ("s3://bucket", "s3://bucket/a/b?region=r", ("a", "b")),
+        ("s3://bucket/store", "s3://bucket/store-2/a", None),
+        ("s3://bucket/store", "az://bucket/store/a", None),
+        ("/data/store", "/data/store/a/b", ("a", "b")),
+        ("/data/store", "/data/store", ()),
+        ("/data/store", "/data/store-2/a", None),
+        ("/data/store", "s3://bucket/data/store/a", None),
+        ("memory://one", "memory://two", None),
+    ],
+)
+def test_the_way_from_a_store_to_a_place_in_it(uri, place, folders):
+    assert folders_between(uri, place) == folders
 
 
 class TestProbe:

@@ -54,6 +54,30 @@ def test_what_never_completed_is_not_copied(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.parametrize(
+    "folder",
+    ["payments/checkpoints/0000000010", "payments/mine", "other/s", "payments", "new/audit"],
+)
+def test_a_savepoint_is_not_put_among_the_files_of_a_job(tmp_path, folder):
+    store = open_job(LocalObjectStore(tmp_path))
+    complete(store, 1, claim(store))
+    claim(CheckpointStore(store.objects, "other"))
+    before = store.objects.list("")
+    with pytest.raises(ConfigurationError, match="is in the folder of job"):
+        export_by_ann(store, str(tmp_path / folder))
+    with pytest.raises(ConfigurationError, match="is in the folder of job"):
+        export_savepoint(store, ONE, str(tmp_path / folder), ANN, 1_000)
+    assert store.objects.list("") == before
+
+
+@pytest.mark.parametrize("folder", ["savepoints/audit-1", "a.b/checkpoints", "new/old"])
+def test_a_savepoint_may_be_in_a_folder_of_the_store_that_belongs_to_no_job(tmp_path, folder):
+    store = open_job(LocalObjectStore(tmp_path))
+    complete(store, 1, claim(store))
+    uri = export_by_ann(store, str(tmp_path / folder))
+    assert read_savepoint(LocalObjectStore(uri)).record.actor == "ann"
+
+
 def export_by_ann(store: CheckpointStore, target: str) -> str:
     times = iter(range(2_000, 9_000))
     return export_as(store, ONE, target, replace(ANN, run_id="run-7"), times.__next__)

@@ -37,7 +37,7 @@ from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlEntry, ControlLog
 from laminar_core.store.savepoint_export import export_savepoint
-from laminar_core.store.savepoints import require_empty
+from laminar_core.store.savepoints import require_free
 
 _log = logging.getLogger(__name__)
 
@@ -351,6 +351,7 @@ class CommandQueue:
         monotonic_ms: Callable[[], float],
         targets: SavepointTargets,
     ) -> None:
+        self._store = store
         self._targets = targets
         self._log = ControlLog(store.objects, store.paths)
         self._audit = AuditLog(store.objects, store.paths, now_ms)
@@ -450,7 +451,7 @@ class CommandQueue:
         if target is None:
             return None
         try:
-            require_empty(open_object_store(self._targets.resolve(target)))
+            require_free(self._store, open_object_store(self._targets.resolve(target)))
         except LaminarError as error:
             return str(error)  # Also if that store does not answer: others must not wait for it.
         except Exception as error:  # noqa: BLE001 - others must not wait for this either

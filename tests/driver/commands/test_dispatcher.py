@@ -352,6 +352,15 @@ def test_a_target_that_is_no_valid_uri_keeps_no_other_command_waiting(tmp_path, 
     assert case.host.cancelled == ["cancelled by ann: a test"]
 
 
+def test_a_savepoint_among_the_files_of_the_job_is_refused(tmp_path):
+    case = Case(uri=str(tmp_path / "store"))
+    case.ask(TakeSavepoint(target=str(tmp_path / "store" / JOB / "checkpoints" / "0000000010")))
+    case.turn()
+    assert case.outcome()[0] == "refused"
+    assert "is in the folder of job" in case.outcome()[1]
+    assert case.host.taken == []
+
+
 def test_an_error_that_nothing_foresaw_refuses_the_command_that_has_it(monkeypatch, tmp_path):
     case = Case()
 

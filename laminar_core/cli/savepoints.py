@@ -15,7 +15,7 @@ from laminar_core.cli.views import print_manifest, print_report, print_table, si
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.host.clock import SystemClock
 from laminar_core.host.terminal import say
-from laminar_core.objectstore.opening import absolute_uri, open_object_store
+from laminar_core.objectstore.opening import absolute_uri, is_bucket, open_object_store
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.commands import TakeSavepoint
 from laminar_core.store.attribution import actor_of_environment
@@ -143,7 +143,8 @@ def verify(*, uri: str, as_json: bool) -> None:
 
 
 def _row(place: str, found: FoundSavepoint | str) -> tuple[str, ...]:
-    name = place.partition("?")[0].rstrip("/").rpartition("/")[2]
+    place = place.partition("?")[0] if is_bucket(place) else place
+    name = place.rstrip("/").rpartition("/")[2]
     if isinstance(found, str):
         return name, "", "", "", "", "", "", found
     record, cut = found.record, found.record.cut()

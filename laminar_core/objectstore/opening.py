@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.host.extras import needs_extra
@@ -18,6 +18,7 @@ from laminar_core.objectstore.contract import CountedStore, ObjectStore, SelfPro
 from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.objectstore.local import LocalObjectStore, translated
 from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.objectstore.regular_files import names_in
 from laminar_core.objectstore.s3_options import S3Options
 from laminar_core.records.paths import PROBE_FOLDER
 
@@ -139,7 +140,24 @@ def place_below(uri: str, folder: str) -> str:
     's3://bucket/savepoints/before-upgrade?region=eu-central-1'
     """
     place, mark, parameters = uri.partition("?") if is_bucket(uri) else (uri, "", "")
-    return f"{place.rstrip('/')}/{folder.strip('/')}{mark}{parameters}"
+    name = folder.strip("/")
+    name = quote(name) if is_bucket(uri) or uri.startswith("file:") else name
+    return f"{place.rstrip('/')}/{name}{mark}{parameters}"
+
+
+def names_at(objects: ObjectStore) -> list[str]:
+    """Return the names directly in a store, also those that others gave and no object can have.
+
+    Names of folders end with ``/``.
+
+    Raises:
+        StorageUnavailable: it may not be looked at, or does not answer.
+    """
+    names = objects.children("")
+    if "://" in objects.uri:
+        return names
+    with translated("list", Path(objects.uri)):
+        return sorted({*names, *names_in(objects.uri)})
 
 
 def folders_between(uri: str, place: str) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ but reading it is an error.
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +20,7 @@ from laminar_core.records.paths import is_key_part
 
 HIDDEN = "."
 """Names of unfinished writes begin with it."""
+_UNFINISHED = re.compile(r"\..+-[0-9]+-[0-9]+")
 NO_OBJECT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 # Should a pipe or a device take the file's place after the first look, opening it must not wait.
@@ -142,6 +144,19 @@ def visible(directory: Path | str) -> list["os.DirEntry[str]"]:
             return [entry for entry in entries if is_key_part(entry.name)]
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def names_in(directory: str) -> list[str]:
+    """Return all names in the directory but unfinished writes, also those that no object can have.
+
+    Names of folders end with ``/``, and so do those of links to folders.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in entries if not _UNFINISHED.fullmatch(entry.name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(f"{n}/" if os.path.isdir(f"{directory}/{n}") else n for n in names)  # noqa: PTH112
 
 
 def files_below(directory: Path, prefix: str) -> Iterator[tuple[str, "os.DirEntry[str]"]]:

@@ -30,6 +30,8 @@ from laminar_core.objectstore.opening import (
     ObjectStore,
     address,
     folders_between,
+    is_bucket,
+    names_at,
     open_object_store,
     place_below,
 )
@@ -64,6 +66,8 @@ from laminar_core.store.verification import (
 
 R = TypeVar("R", bound=FileRef)
 
+_NO_PLACES = ("/", "./", "../")
+"""Folders that others can make in a bucket, and that no URI names."""
 CANONICAL_BYTES_MAX = 256 << 20
 """State of one subtask that is sorted as a whole; of more, each file is sorted by itself."""
 
@@ -186,7 +190,7 @@ def require_empty(target: ObjectStore) -> None:
     Raises:
         ConfigurationError: it is not empty.
     """
-    if found := target.children(""):
+    if found := names_at(target):
         raise ConfigurationError(
             ErrorCode.TARGET_NOT_EMPTY,
             f"{target.uri} is not empty ({found[0]}): give a savepoint a place of its own",
@@ -335,7 +339,7 @@ def read_savepoint(objects: ObjectStore) -> FoundSavepoint:
         raise _no_savepoint(f"{objects.uri} was claimed by a job that deletes it")
     data = objects.get(RECORD)
     if data is None:
-        if objects.children(""):
+        if names_at(objects):
             raise _no_savepoint(
                 f"{objects.uri} has no {RECORD}: it is not a savepoint, or its copy was interrupted"
             )
@@ -350,20 +354,26 @@ def read_savepoint(objects: ObjectStore) -> FoundSavepoint:
 def list_savepoints(uri: str) -> Iterator[tuple[str, FoundSavepoint | str]]:
     """Yield the savepoints at ``uri`` and in the folders directly below, with their URIs.
 
-    A damaged or incomplete savepoint yields its problem instead.
+    A damaged or incomplete savepoint yields its problem instead, and so does a folder that may not
+    be looked at.
     """
-    folders = [n.rstrip("/") for n in open_object_store(uri).children("") if n.endswith("/")]
-    for place in [uri, *(place_below(uri, folder) for folder in folders)]:
+    folders = [name for name in names_at(open_object_store(uri)) if name.endswith("/")]
+    below = [place_below(uri, name) for name in folders if name not in _NO_PLACES]
+    for place in [uri, *below]:
+        if (found := _found_or_problem(place)) is not None:
+            yield place, found
+
+
+def _found_or_problem(place: str) -> FoundSavepoint | str | None:
+    try:
         objects = open_object_store(place)
         names = objects.children("")
-        if RECORD in names or MARKER in names:
-            yield place, _found_or_problem(objects)
-
-
-def _found_or_problem(objects: ObjectStore) -> FoundSavepoint | str:
-    try:
-        return read_savepoint(objects)
+        return read_savepoint(objects) if RECORD in names or MARKER in names else None
     except (ConfigurationError, CorruptCheckpointError) as error:
+        return str(error)
+    except StorageUnavailable as error:
+        if is_bucket(place) and error.code is not ErrorCode.STORE_ACCESS_DENIED:
+            raise  # It is the same server for all of them.
         return str(error)
 
 

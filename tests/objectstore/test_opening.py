@@ -8,7 +8,9 @@ from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.opening import (
     absolute_uri,
     address,
+    bucket_options,
     folders_between,
+    names_at,
     open_object_store,
     place_below,
     probe,
@@ -88,6 +90,25 @@ def test_the_address_of_an_object_has_no_parameters(uri, shown):
 )
 def test_a_folder_of_a_store_is_a_store_with_the_same_parameters(uri, below):
     assert place_below(uri, "a/b/") == below
+
+
+@pytest.mark.parametrize("name", ["before upgrade", "50%", "a%20b", "v=2", "what?", "no#1", "ü"])
+def test_a_folder_may_have_any_name(tmp_path, name):
+    bucket = bucket_options(place_below("s3://bucket/top?region=r", f"{name}/"))
+    assert (bucket.prefix, bucket.region) == (f"top/{name}", "r")
+    for uri in (str(tmp_path), f"file://{tmp_path}"):
+        assert open_object_store(place_below(uri, f"{name}/")).uri == str(tmp_path / name)
+
+
+def test_all_names_in_a_place_are_known_but_unfinished_writes(tmp_path):
+    for name in ("a", "my report (1).pdf", ".hidden", ".host-1-2"):
+        (tmp_path / name).touch()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "latest").symlink_to(".git")
+    found = names_at(open_object_store(str(tmp_path)))
+    assert set(found) >= {".git/", ".hidden", "a", "latest/", "my report (1).pdf"}
+    assert ".host-1-2" not in found
+    assert names_at(open_object_store(str(tmp_path / "nowhere"))) == []
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,12 @@ from laminar_core.errors import (
 )
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
-from laminar_core.objectstore.opening import ObjectStore, open_object_store
+from laminar_core.objectstore.opening import (
+    ObjectStore,
+    bucket_options,
+    open_object_store,
+    place_below,
+)
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import CheckpointManifest
@@ -32,6 +37,7 @@ from laminar_core.store.savepoints import (
 )
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.observed_store import ObservedStore, StoreCall
+from tests.objectstore.s3_servers import BUCKET, client
 from tests.records.manifests import subtask
 from tests.store.join_states import write_join
 from tests.store.stores import capture, claim, complete, open_job, with_inflight, write
@@ -243,6 +249,62 @@ def test_savepoints_in_a_folder_are_listed_with_what_is_wrong_with_them(tmp_path
     assert list(listed) == [f"{tmp_path}/a", f"{tmp_path}/b"]
     assert isinstance(listed[f"{tmp_path}/b"], str)
     assert list(dict(list_savepoints(f"{tmp_path}/a"))) == [f"{tmp_path}/a"]
+
+
+NAMES = ["2026-11-30T12:00", "50%", "a%20b", "before upgrade", "no#1", "v=2", "what?", "ü"]
+
+
+def test_savepoints_in_folders_with_any_name_are_listed(tmp_path):
+    store, manifest = completed()
+    for name in NAMES:
+        write_savepoint(store, manifest, LocalObjectStore(tmp_path / name), ANN, NOW_MS)
+    (tmp_path / "latest").symlink_to("v=2")
+    listed = dict(list_savepoints(str(tmp_path)))
+    assert list(listed) == [f"{tmp_path}/{name}" for name in sorted([*NAMES, "latest"])]
+    assert all(isinstance(found, FoundSavepoint) for found in listed.values())
+
+
+@pytest.mark.parametrize("code", [ErrorCode.STORE_READ_ONLY, ErrorCode.STORE_IO])
+def test_a_folder_that_may_not_be_read_does_not_hide_the_others(tmp_path, monkeypatch, code):
+    store, manifest = completed()
+    write_savepoint(store, manifest, LocalObjectStore(tmp_path / "a"), ANN, NOW_MS)
+    (tmp_path / "private").mkdir()
+
+    def opened(uri: str) -> ObjectStore:
+        if uri.endswith("private"):
+            raise StorageUnavailable(code, "cannot list it")
+        return open_object_store(uri)
+
+    monkeypatch.setattr(savepoints, "open_object_store", opened)
+    whole, private = dict(list_savepoints(str(tmp_path))).values()
+    assert isinstance(whole, FoundSavepoint)
+    assert private == "cannot list it"
+
+
+@pytest.mark.parametrize("name", ["my report (1).pdf", ".git/", "latest"])
+def test_what_others_put_into_a_place_makes_it_not_empty(tmp_path, name: str):
+    if name.endswith("/"):
+        (tmp_path / name).mkdir()
+    elif name == "latest":
+        (tmp_path / name).symlink_to("nowhere")
+    else:
+        (tmp_path / name).touch()
+    store, manifest = completed()
+    with pytest.raises(ConfigurationError, match="is not empty") as refused:
+        write_savepoint(store, manifest, LocalObjectStore(tmp_path), ANN, NOW_MS)
+    assert refused.value.code is ErrorCode.TARGET_NOT_EMPTY
+
+
+def test_folders_of_others_in_a_bucket_do_not_disturb_the_list(s3_server):
+    store, manifest = completed()
+    folder, _, settings = s3_server.uri().partition("?")
+    places = [place_below(f"{folder}?{settings}", name) for name in NAMES]
+    for place in places:
+        write_savepoint(store, manifest, open_object_store(place), ANN, NOW_MS)
+    prefix = bucket_options(folder).prefix
+    for name in ("report (1)/x", "/x", "../x", "./x"):
+        client(s3_server.endpoint).put_object(Bucket=BUCKET, Key=f"{prefix}/{name}", Body=b"x")
+    assert list(dict(list_savepoints(f"{folder}?{settings}"))) == places
 
 
 def test_a_bucket_holds_savepoints_as_a_directory_does(s3_server):

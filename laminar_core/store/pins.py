@@ -52,8 +52,11 @@ class Pins:
         self._paths = RetentionPaths(store.paths)
         self._log = RetentionLog(store.objects, store.paths)
 
-    def pin(self, record: PinRecord) -> None:
-        """Keep a checkpoint from now on; the same pin again changes nothing.
+    def pin(self, record: PinRecord) -> PinRecord:
+        """Keep a checkpoint from now on; return the record that is stored.
+
+        The same pin again changes nothing, and the same hold again begins anew. A hold that has
+        expired, at the time of the new record, gives way to any pin of its name.
 
         Raises:
             ConfigurationError: it never completed, is being deleted, or has another pin of this
@@ -64,11 +67,8 @@ class Pins:
         key = self._paths.pin(checkpoint_id, record.name)
         self._check_there(checkpoint_id)
         if not create_or_confirm(self._objects, key, record.to_bytes()):
-            raise ConfigurationError(
-                ErrorCode.INVALID_OPTION,
-                f"checkpoint {checkpoint_id} already has a pin named {record.name}: "
-                "take another name, or unpin it first",
-            )
+            record = self._in_place_of(self._read(checkpoint_id, record.name).record, record)
+            self._objects.put(key, record.to_bytes())
         # Retention that planned before it could see this pin gives way; see ``retention_log``.
         self._log.abandon_undecided(record.actor, f"checkpoint {checkpoint_id} is pinned")
         try:
@@ -76,6 +76,20 @@ class Pins:
         except ConfigurationError:
             self._objects.delete(key)
             raise
+        return record
+
+    def _in_place_of(self, there: PinRecord | None, new: PinRecord) -> PinRecord:
+        """Return the record to store where another one is, which may be needed by somebody."""
+        if there is not None and _repeatable(there) == _repeatable(new):
+            return max(there, new, key=lambda record: record.expires_at_ms or 0)
+        ends_ms = None if there is None else there.expires_at_ms
+        if ends_ms is not None and ends_ms <= new.created_at_ms:
+            return new
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"checkpoint {new.checkpoint_id} already has a pin named {new.name}: "
+            "take another name, or unpin it first",
+        )
 
     @contextmanager
     def held(
@@ -156,6 +170,13 @@ class Pins:
             )
 
 
+def _repeatable(record: PinRecord) -> tuple[str, str, int | None]:
+    """Return what a pin has in common with the same one that was asked for at another time."""
+    ends_ms = record.expires_at_ms
+    hold_ms = None if ends_ms is None else ends_ms - record.created_at_ms
+    return record.actor, record.reason, hold_ms
+
+
 def pin_checkpoint(
     store: CheckpointStore,
     checkpoint_id: CheckpointId,
@@ -183,7 +204,7 @@ def pin_checkpoint(
     after = record.model_dump(mode="json")
     intended = audit.append(action="pin", actor=actor, after=after)
     try:
-        Pins(store).pin(record)
+        record = Pins(store).pin(record)
     except BaseException as error:
         audit.conclude(intended, "failed", reason=str(error))
         raise

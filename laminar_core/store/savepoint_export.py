@@ -33,7 +33,9 @@ def export_savepoint(
     """
     objects = open_object_store(target)
     require_free(store, objects)
-    name = f"copy-{sha256_hex(objects.uri.encode())[:12]}"
+    # Of this copy alone: another one must neither wait for the hold of one that was killed, nor end
+    # the hold of one that is still made.
+    name = f"copy-{sha256_hex(f'{objects.uri} {now_ms}'.encode())[:12]}"
     copying = actor.because(f"it is copied to {objects.uri}")
     with Pins(store).held(checkpoint_id, name, copying, now_ms, HOLD_MS):
         manifest = store.manifests.read(checkpoint_id)

@@ -170,6 +170,31 @@ def test_a_hold_that_somebody_asks_for_ends(store):
     assert pin_checkpoint(store, ONE, "keep", ANN, 1_000, hold_ms=5).expires_at_ms == 1_005
 
 
+def test_a_pin_that_is_asked_for_again_stays_as_it_was(store):
+    first = pin_checkpoint(store, ONE, "keep", ANN, 1_000)
+    assert pin_checkpoint(store, ONE, "keep", ANN, 2_000) == first
+    assert Pins(store).find(ONE, "keep") == first
+
+
+def test_a_hold_that_is_asked_for_again_begins_anew(store):
+    pin_checkpoint(store, ONE, "keep", ANN, 1_000, hold_ms=500)
+    later = pin_checkpoint(store, ONE, "keep", ANN, 1_200, hold_ms=500)
+    assert later.expires_at_ms == 1_700
+    assert pin_checkpoint(store, ONE, "keep", ANN, 1_100, hold_ms=500) == later
+    assert Pins(store).find(ONE, "keep") == later
+
+
+def test_a_hold_that_has_ended_gives_way_to_any_pin_and_another_does_not(store):
+    pin_checkpoint(store, ONE, "keep", ANN, 1_000, hold_ms=500)
+    bob = Actor("bob", reason="mine")
+    with pytest.raises(ConfigurationError, match="already has a pin named keep"):
+        pin_checkpoint(store, ONE, "keep", bob, 1_499)
+    pinned = pin_checkpoint(store, ONE, "keep", bob, 1_500)
+    assert Pins(store).find(ONE, "keep") == pinned
+    with pytest.raises(ConfigurationError, match="already has a pin named keep"):
+        pin_checkpoint(store, ONE, "keep", ANN, 9_000, hold_ms=500)
+
+
 def test_what_cannot_be_pinned_is_in_the_log_as_failed(store):
     with pytest.raises(ConfigurationError, match="no completed checkpoint 7"):
         pin_checkpoint(store, CheckpointId(7), "keep", ANN, 1_000)

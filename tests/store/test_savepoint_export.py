@@ -9,6 +9,7 @@ from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
+from laminar_core.store import savepoint_export
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pins import Pins
@@ -46,6 +47,19 @@ def test_a_copy_that_fails_holds_nothing(tmp_path):
     with pytest.raises(StorageUnavailable):
         export_savepoint(store, ONE, str(tmp_path / "s"), ANN, 1_000)
     assert Pins(store).list() == []
+
+
+def test_a_copy_that_was_killed_keeps_no_other_one_waiting(tmp_path, monkeypatch):
+    store, place = completed(), str(tmp_path / "s")
+    with monkeypatch.context() as killed:
+        killed.setattr(Pins, "unpin", lambda *_: None)
+        killed.setattr(savepoint_export, "write_savepoint", lambda *_: None)
+        export_savepoint(store, ONE, place, ANN, 1_000)
+    uri = export_savepoint(store, ONE, place, replace(ANN, name="bob"), 1_001)
+    assert read_savepoint(LocalObjectStore(uri)).verify().problem is None
+    (left,) = Pins(store).list()
+    assert left.record is not None
+    assert left.record.expires_at_ms == 1_000 + HOLD_MS
 
 
 def test_what_never_completed_is_not_copied(tmp_path):

@@ -17,6 +17,7 @@ them to Spark as Arrow batches. Only the columns that the schema names are conve
 # pyright: standard
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -144,6 +145,12 @@ class Request:
                 manifest = store.manifests.read(self.checkpoint_id)
                 return _OF_A_CHECKPOINT[self.table](store.parts, manifest, self.selection)
 
+    def reading(self) -> AbstractContextManager[None]:
+        """Read files of the checkpoint inside; see ``CheckpointStore.reading``."""
+        if self.checkpoint_id is None:
+            return nullcontext()
+        return CheckpointStore.open(self.store, self.job).reading(self.checkpoint_id)
+
 
 class LaminarDataSource(DataSource):
     """A job's checkpoints; see the options in ``docs/reading.md``."""
@@ -159,7 +166,8 @@ class LaminarDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the table, read from the smallest file that has them."""
-        return spark_schema(self.request.open().schema())
+        with self.request.reading():
+            return spark_schema(self.request.open().schema())
 
     def reader(self, schema: StructType) -> "LaminarReader":
         """Read the columns of ``schema``: all, or those that the user named."""
@@ -181,8 +189,9 @@ class LaminarReader(DataSourceReader):
         """Yield the rows of one partition."""
         part: Part | None = partition.value
         if part is not None:  # Spark makes one of none.
-            for rows in self._request.open().read(part):
-                yield from spark_batches(rows, self._schema)
+            with self._request.reading():
+                for rows in self._request.open().read(part):
+                    yield from spark_batches(rows, self._schema)
 
 
 def _checkpoint_id(store: CheckpointStore, table: str, said: str | None) -> CheckpointId | None:

@@ -135,6 +135,20 @@ class TestTables:
         assert read(operator="totals").num_rows == len(ROWS)
         assert read(table="offsets").column("offset").to_pylist() == ["9", "9"]
 
+    def test_a_checkpoint_that_retention_deletes_is_not_called_damaged(self, tmp_path):
+        store = write_job(tmp_path)
+        options = {"store": str(tmp_path), "operator": "totals", "checkpoint": "1"}
+        source = LaminarDataSource(options)
+        reader = source.reader(source.schema())
+        manifest = store.manifests.read(CheckpointId(1))
+        store.objects.put(store.paths.deletion(CheckpointId(1)), b"{}")
+        for entry in manifest.subtasks:
+            for segment in entry.segments:
+                store.objects.delete(store.paths.absolute(segment.path))
+        for read in (source.schema, lambda: [list(reader.read(p)) for p in reader.partitions()]):
+            with pytest.raises(ConfigurationError, match="is being deleted by retention"):
+                read()
+
     def test_one_of_several_tables_of_state(self, tmp_path):
         store = CheckpointStore(LocalObjectStore(tmp_path), JOB)
         write_join(store, 1, {"a": (1, 5), "b": (2, 9)}, {"a": "x"}, expired_us=5)

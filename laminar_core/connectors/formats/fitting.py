@@ -73,7 +73,11 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
         return [f.name for f in found] == [f.name for f in wanted] and all(
             _field_fits(inner, other) for inner, other in zip(found, wanted, strict=True)
         )
-    return found == wanted or any(
+    if found == wanted:
+        return True
+    if pa.types.is_decimal(found) and not 0 <= found.scale <= found.precision:
+        return False  # Arrow takes any scale for a place in its table of powers of ten.
+    return any(
         any(holds(found) for holds in family) and any(holds(wanted) for holds in family)
         for family in _FAMILIES
     )

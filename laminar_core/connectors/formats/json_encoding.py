@@ -43,6 +43,8 @@ class JsonEncoder:
 
 def _text(column: pa.Array, path: str) -> pa.LargeStringArray:
     """Return the JSON of each value."""
+    if not len(column):  # No lists may have any offset, and ``flatten`` would end the process.
+        return pa.array([], _TEXT)
     written = _writer(column.type)(column, path)
     return written.fill_null("null") if column.null_count else written
 

@@ -21,7 +21,8 @@ def _missing(column: pa.Array, field: pa.Field) -> str | None:
     """Return the path of a field that is null and must not be."""
     if column.null_count and not field.nullable:
         return field.name
-    if not _requires_inside(field.type):
+    # An array of no lists may have any offset, and ``flatten`` would end the process with it.
+    if not len(column) or not _requires_inside(field.type):
         return None
     below = column.drop_null()  # What is below a null is not there.
     if pa.types.is_struct(field.type):

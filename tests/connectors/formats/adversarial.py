@@ -123,3 +123,11 @@ def ipc_stream(*batches: pa.RecordBatch, compression: str | None = None) -> byte
         for batch in batches:
             writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
+
+
+def no_lists_at_an_offset() -> pa.Array:
+    """Return one list without items; the lists that would be inside begin at the offset 1."""
+    inner = pa.list_(pa.field("item", pa.int32(), nullable=False))
+    offsets = pa.py_buffer((1).to_bytes(4, "little"))
+    nothing = pa.Array.from_buffers(inner, 0, [None, offsets], children=[pa.array([], pa.int32())])
+    return pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), nothing)

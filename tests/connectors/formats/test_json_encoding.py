@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.formats.messages import Messages
 from laminar_core.errors import DataError, ErrorCode
+from tests.connectors.formats.adversarial import no_lists_at_an_offset
 
 INNER = pa.struct([("a", pa.int8()), ('q"', pa.list_(pa.struct([("x", pa.string())])))])
 SCHEMA = pa.schema(
@@ -140,3 +141,8 @@ def test_the_first_and_the_last_moment_come_back() -> None:
 def test_no_rows_are_no_messages() -> None:
     batch = pa.RecordBatch.from_pylist([], schema=SCHEMA)
     assert round_trip(batch).num_rows == 0
+
+
+def test_lists_that_are_not_there_may_begin_anywhere() -> None:
+    rows = pa.record_batch({"a": no_lists_at_an_offset()})
+    assert FORMAT.encoder(rows.schema).encode(rows).to_pylist() == [b'{"a":[]}']

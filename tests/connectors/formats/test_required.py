@@ -5,6 +5,7 @@ import pytest
 
 from laminar_core.connectors.formats.messages import MessageRefusedError
 from laminar_core.connectors.formats.required import check_required
+from tests.connectors.formats.adversarial import no_lists_at_an_offset
 
 
 def required(name: str, of: pa.DataType) -> pa.Field:
@@ -44,4 +45,10 @@ def test_rows_before_a_slice_do_not_count() -> None:
     field = pa.field("a", pa.list_(required("item", pa.int8())))
     column = pa.array([[None], [1]], field.type)
     rows = pa.RecordBatch.from_arrays([column], schema=pa.schema([field])).slice(1)
+    check_required(rows, rows.schema)
+
+
+def test_lists_that_are_not_there_may_begin_anywhere() -> None:
+    rows = pa.record_batch({"a": no_lists_at_an_offset()})
+    rows.validate(full=True)
     check_required(rows, rows.schema)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from laminar_core.connectors.base import SourceBatch
 from laminar_core.connectors.files.places import FileStat, OpenFile
 from laminar_core.connectors.formats.line_blocks import LineReader, compression_of
-from laminar_core.connectors.formats.messages import Decoder
+from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX, Decoder
 from laminar_core.errors import DataError, ErrorCode
 
 
@@ -63,10 +63,14 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Each line is a message. A position is a byte, or the number of a line if compressed."""
+    """Each line is a message. A position is a byte, or the number of a line if compressed.
+
+    Of a line with more bytes than ``line_bytes_max`` so many and one more reach the decoder.
+    """
 
     decoder: Decoder
     header: Header | None = None
+    line_bytes_max: int = MESSAGE_BYTES_MAX
 
     @property
     def schema(self) -> pa.Schema:
@@ -75,7 +79,12 @@ class Lines:
 
     def open(self, file: OpenFile, found: FileStat, position: int) -> "_LinesOfFile":
         """See ``Contents.open``."""
-        lines = LineReader(file, position, compression=compression_of(found.name))
+        lines = LineReader(
+            file,
+            position,
+            compression=compression_of(found.name),
+            line_bytes_max=self.line_bytes_max,
+        )
         if self.header is not None and position == 0:
             _pass_header(lines, found.name, self.header)
         return _LinesOfFile(lines, self.decoder)

@@ -20,7 +20,7 @@ from laminar_core.connectors.files.partitions import PartitionError, partition_v
 from laminar_core.connectors.files.places import FileStat, Place, counts, place_at
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.csv_lines import CsvFormat
-from laminar_core.connectors.formats.messages import InputFormat
+from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX, InputFormat
 from laminar_core.connectors.locations import checked_location
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject
@@ -197,7 +197,8 @@ class FileSource(Source):
         """
         if isinstance(self.format, ParquetFormat):
             return ParquetRows(self.columns, self.batch_rows, self.format.verify_pages)
-        return Lines(self.format.decoder(self.columns), self._header)
+        line_bytes_max = max(self.format.message_bytes_max, MESSAGE_BYTES_MAX)
+        return Lines(self.format.decoder(self.columns), self._header, line_bytes_max)
 
     @property
     def place(self) -> Place:

@@ -11,6 +11,7 @@ Empty lines and a byte order mark at the start are left out.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -107,13 +108,13 @@ class LineReader:
         self._rest: _Lines | None = None
         if compression is None:
             file.seek(position)
-            blocks = _blocks(file, block_bytes, line_bytes_max)
+            blocks = _blocks(file, block_bytes, line_bytes_max, is_start=position == 0)
             self._lines = _by_byte(blocks, position)
         else:
             file.seek(0)
             lent = pa.PythonFile(_Lent(file), "r")
             decoded: BinaryFile = pa.CompressedInputStream(lent, compression)
-            blocks = _blocks(decoded, block_bytes, line_bytes_max)
+            blocks = _blocks(decoded, block_bytes, line_bytes_max, is_start=True)
             self._lines = _by_number(blocks, position)
 
     def read(self, rows_max: int) -> Messages | None:
@@ -143,47 +144,44 @@ def _without_empty(lines: _Lines) -> Messages:
 
 
 def _by_byte(blocks: "Iterator[_Block]", position: int) -> Iterator[_Lines]:
-    at, is_start = position, position == 0
+    at = position
     for block in blocks:
         ends = at + np.cumsum(block.lengths)
-        values = _without_mark(block.values) if is_start else block.values
-        yield _Lines(values, np.concatenate([[at], ends[:-1]]), ends)
-        at, is_start = int(ends[-1]), False
+        yield _Lines(block.values, np.concatenate([[at], ends[:-1]]), ends)
+        at = int(ends[-1])
 
 
 def _by_number(blocks: "Iterator[_Block]", position: int) -> Iterator[_Lines]:
     at = 0
     for block in blocks:
         count = len(block.lengths)
-        values = block.values if at else _without_mark(block.values)
         starts = np.arange(at, at + count, dtype=np.int64)
         read = min(max(position - at, 0), count)
         if read < count:
-            yield _Lines(values, starts, starts + 1).part(read, count)
+            yield _Lines(block.values, starts, starts + 1).part(read, count)
         at += count
-
-
-def _without_mark(values: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    first = values[0].as_py()
-    if not first.startswith(_BYTE_ORDER_MARK):
-        return values
-    stripped = pa.array([first.removeprefix(_BYTE_ORDER_MARK)], pa.large_binary())
-    return pa.concat_arrays([stripped, values.slice(1)])
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """At least one whole line: its bytes without line end, and its length with it."""
+    """At least one whole line: its bytes alone, and its length with line end and order mark."""
 
     values: pa.LargeBinaryArray
     lengths: Int64s
 
 
-def _blocks(file: BinaryFile, block_bytes: int, line_bytes_max: int) -> Iterator[_Block]:
+def _blocks(
+    file: BinaryFile, block_bytes: int, line_bytes_max: int, *, is_start: bool
+) -> Iterator[_Block]:
     # With two bytes more than a line may have, one may be the carriage return of its end.
     kept_max = line_bytes_max + 2
-    begun, cut_off = b"", 0  # A line without its end, and how many of its bytes were not kept.
-    while data := file.read(block_bytes):
+    first = b""
+    while is_start and len(first) < len(_BYTE_ORDER_MARK) and (data := file.read(block_bytes)):
+        first += data
+    # A line without its end, and how many of its bytes were not kept.
+    begun, cut_off = b"", len(_BYTE_ORDER_MARK) if first.startswith(_BYTE_ORDER_MARK) else 0
+    rest = iter(lambda: file.read(block_bytes), b"")
+    for data in chain([first.removeprefix(_BYTE_ORDER_MARK)], rest):
         whole = data.rfind(b"\n") + 1
         if whole:
             yield _block(begun + data[:whole], cut_off, line_bytes_max)
@@ -191,7 +189,7 @@ def _blocks(file: BinaryFile, block_bytes: int, line_bytes_max: int) -> Iterator
         begun += data[whole:]
         cut_off += max(len(begun) - kept_max, 0)
         begun = begun[:kept_max]
-    if begun:
+    if begun or cut_off:
         yield _block(begun, cut_off, line_bytes_max)
 
 

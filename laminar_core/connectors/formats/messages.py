@@ -123,6 +123,11 @@ class Encoder(Protocol):
 class InputFormat(Protocol):
     """How bytes are read. A value: it is sent to the workers and holds nothing open."""
 
+    @property
+    def message_bytes_max(self) -> int:
+        """A message with more bytes is a letter, and is not read."""
+        ...
+
     def describe(self) -> JsonObject:
         """Return the description that decides whether messages are still read the same way."""
         ...

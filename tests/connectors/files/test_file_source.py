@@ -314,3 +314,15 @@ def test_a_source_without_columns_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigurationError, match="declare at least one"):
         source.discovery()
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_long_line_is_whole_or_a_letter(tmp_path: Path, mark: bytes) -> None:
+    (tmp_path / "a.txt").write_bytes(mark + 17 * 1024**2 * b"x" + b"\nshort\n")
+    of_text = pa.schema([("v", pa.string())])
+    source = source_of(tmp_path, format=RawFormat(18 * 1024**2), columns=of_text)
+    lengths = [len(row["v"]) for row in read(source, first_splits(source))]
+    assert lengths == [17 * 1024**2, 5]
+    source = source_of(tmp_path, format=RawFormat(), columns=of_text)
+    rows = read(source, first_splits(source))
+    assert rows == [{"v": "short"}, {"position": 0, "defect": "too-large"}]

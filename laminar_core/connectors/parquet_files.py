@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from laminar_core.connectors.files.places import FileChangedError
+from laminar_core.connectors.files.places import FileChangedError, is_utf8
+from laminar_core.connectors.formats.messages import one_line
 from laminar_core.connectors.parquet_reading import ENCODED_STRING
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.base import JsonObject
@@ -52,11 +53,15 @@ def list_files(path: str) -> list[Path]:
     """Return the files at ``path``, sorted by name.
 
     Raises:
-        ConfigurationError: there are none.
+        ConfigurationError: there are none, or one has a name that is not UTF-8.
     """
     matches = [Path(path)] if Path(path).exists() else _match(path)
     with unreadable_at_discovery(path):
         files = sorted({file for match in matches for file in _expand(match)})
+    for file in files:
+        if not is_utf8(str(file)):
+            problem = f"{one_line(str(file))} has a name that is not UTF-8: rename it"
+            raise ConfigurationError(ErrorCode.NO_SUCH_PATH, problem)
     if files:
         return files
     if Path(path).is_dir():

@@ -1,5 +1,6 @@
 """Which files are found, what their columns are called and typed, and what is refused."""
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -129,3 +130,11 @@ def test_failures_to_read_name_the_part_and_the_file():
     ):
         raise pa.ArrowInvalid("bad\n page")
     assert caught.value.code is ErrorCode.UNREADABLE_FILE
+
+
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9.parquet")).touch()
+    with pytest.raises(
+        ConfigurationError, match=r"caf\\udce9.parquet has a name that is not UTF-8"
+    ):
+        list_files(str(tmp_path))

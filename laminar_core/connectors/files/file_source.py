@@ -17,10 +17,10 @@ from laminar_core.connectors.files.file_discovery import Memory, Rules, step
 from laminar_core.connectors.files.file_reader import SPLITS_SCHEMA, FileReader
 from laminar_core.connectors.files.parquet_rows import ParquetFormat, ParquetRows
 from laminar_core.connectors.files.partitions import PartitionError, partition_values
-from laminar_core.connectors.files.places import FileStat, Place, counts, place_at
+from laminar_core.connectors.files.places import FileStat, Place, counts, is_utf8, place_at
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.csv_lines import CsvFormat
-from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX, InputFormat
+from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX, InputFormat, one_line
 from laminar_core.connectors.locations import checked_location
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject
@@ -139,8 +139,8 @@ class FileSource(Source):
         Shapes: ``SPLITS_SCHEMA``, one row per file.
 
         Raises:
-            ConfigurationError: there are no files, or one is not in the directories of
-                ``partitions``.
+            ConfigurationError: there are no files, or one has a name that is not UTF-8 or is not
+                in the directories of ``partitions``.
         """
         found = sorted(self.listed(), key=reading_order)
         if not found:
@@ -210,7 +210,9 @@ class FileSource(Source):
         return (f for f in self.place.files(after) if counts(f.name, self.pattern))
 
     def problem_of(self, file: FileStat) -> str | None:
-        """Return why the file cannot be read, if the names of its directories already say so."""
+        """Return why the file cannot be read, if its name already says so."""
+        if not is_utf8(file.name):
+            return f"{one_line(file.name)} has a name that is not UTF-8: rename it"
         try:
             partition_values(file.name, self.partitions)
         except PartitionError as error:

@@ -110,6 +110,15 @@ def counts(name: str, pattern: str) -> bool:
     return fnmatchcase(parts[-1], pattern) if len(wanted) == 1 else _match(parts, wanted)
 
 
+def is_utf8(name: str) -> bool:
+    r"""Return whether a name that the file system gave is text; other bytes become surrogates.
+
+    >>> is_utf8("caf\u00e9"), is_utf8(b"caf\xe9".decode(errors="surrogateescape"))
+    (True, False)
+    """
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
+
+
 def _match(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     """Return whether each part matches its pattern; ``**`` takes any number of parts."""
     reached = {0}  # Patterns before which a match can stand, so that no ``**`` is tried twice.

@@ -274,6 +274,20 @@ class TestComingFiles:
             "is not read: day=tomorrow/a.json: 'tomorrow' does not fit date32[day]"
         ]
 
+    def test_a_file_whose_name_is_not_utf_8_is_reported_and_the_others_are_read(
+        self, tmp_path: Path
+    ) -> None:
+        for name in (b"a.json", b"caf\xe9.json"):
+            (tmp_path / os.fsdecode(name)).write_bytes(json_lines(0, 1))
+        discovery = source_of(tmp_path, mode="continuous").discovery()
+        found = discovery.step(discovery.step({}).state)
+        assert found.splits["split"].to_pylist() == ["a.json"]
+        problem = r"caf\udce9.json has a name that is not UTF-8: rename it"
+        assert list(found.problems) == [f"is not read: {problem}"]
+        with pytest.raises(ConfigurationError) as caught:
+            first_splits(source_of(tmp_path))
+        assert str(caught.value).endswith(problem)
+
     def test_late_files_are_named_and_counted(self, tmp_path: Path) -> None:
         source = source_of(tmp_path, mode="continuous", max_age="1 second")
         (tmp_path / "new.json").touch()

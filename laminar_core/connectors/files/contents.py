@@ -12,7 +12,7 @@ import pyarrow as pa
 from laminar_core.connectors.base import SourceBatch
 from laminar_core.connectors.files.places import FileStat, OpenFile
 from laminar_core.connectors.formats.line_blocks import LineReader, compression_of
-from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX, Decoder
+from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX, Decoder, one_line
 from laminar_core.errors import DataError, ErrorCode
 
 
@@ -113,9 +113,13 @@ def _pass_header(lines: LineReader, name: str, header: Header) -> None:
     if first is None:
         return
     text = first.values[0].as_py().decode(errors="replace")
-    names = next(csv.reader([text], delimiter=header.delimiter), [])
+    try:
+        names = next(csv.reader([text], delimiter=header.delimiter), [])
+    except csv.Error as error:
+        problem = f"{name} begins with no header: {error}: {one_line(text)}"
+        raise DataError(ErrorCode.UNREADABLE_FILE, problem) from error
     if tuple(names) != header.columns:
-        found, columns = ", ".join(names), ", ".join(header.columns)
+        found, columns = one_line(", ".join(names)), ", ".join(header.columns)
         raise DataError(
             ErrorCode.UNREADABLE_FILE,
             f"{name} begins with the columns {found} instead of {columns}",

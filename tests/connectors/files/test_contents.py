@@ -45,6 +45,22 @@ def test_another_header_names_the_file(tmp_path: Path) -> None:
         read(tmp_path / "a.csv", Lines(CSV, Header(("n",), ",")))
 
 
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"n\r1\r", "begins with no header: .*new-line character.*: n 1$"),
+        (150_000 * b"n" + b"\n1\n", "begins with no header: field larger than .*: n{299}…$"),
+        (b"n\x1b[31m\n1\n", r"begins with the columns n\\x1b\[31m instead of n$"),
+    ],
+)
+def test_a_header_that_cannot_be_read_is_shown_in_one_line(
+    tmp_path: Path, data: bytes, problem: str
+) -> None:
+    (tmp_path / "a.csv").write_bytes(data)
+    with pytest.raises(DataError, match=problem):
+        read(tmp_path / "a.csv", Lines(CSV, Header(("n",), ",")))
+
+
 def test_messages_that_are_no_rows_are_counted(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"1\nx\n")
     place = LocalPlace(tmp_path)

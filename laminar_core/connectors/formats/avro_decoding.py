@@ -41,6 +41,14 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 
 MAGIC = b"\x00"
 PREFIX_BYTES = 5
+_ENCODED = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
+"""Values that dictionaries are made of."""
 _UNKNOWN_KEPT = 1_000
 """Numbers of schemas that are remembered as unknown: a flood of them is not a flood of requests."""
 
@@ -64,6 +72,13 @@ class AvroDecoder:
             raise ConfigurationError(
                 ErrorCode.WRONG_SCHEMA, "columns are taken by name, so each needs one of its own"
             )
+        for field in schema:
+            if _encodes_numbers(field.type):
+                raise ConfigurationError(
+                    ErrorCode.UNSUPPORTED_TYPE,
+                    f"{field.name}: Avro has no form for {field.type}; declare another type and "
+                    "convert it with map",
+                )
         self.schema = schema
         self._reader = _AvroReader(schema, schemas)
         self._message_bytes_max = message_bytes_max
@@ -182,6 +197,15 @@ def writer_schema(text: SchemaText, wanted: pa.Schema) -> WriterSchema:
     for field in wanted:
         check_column(columns, field)
     return WriterSchema(plain, columns)
+
+
+def _encodes_numbers(of: pa.DataType) -> bool:
+    """Whether a type has a dictionary of something that is no text: Arrow makes no such one."""
+    if pa.types.is_dictionary(of):
+        return not any(holds(of.value_type) for holds in _ENCODED)
+    inner = list(of) if pa.types.is_struct(of) else []
+    inner += [of.value_field] if pa.types.is_list(of) else []
+    return any(_encodes_numbers(field.type) for field in inner)
 
 
 def _parsed(declared: Sequence[AvroSchema]) -> tuple[AvroSchema, Mapping[str, AvroSchema]]:

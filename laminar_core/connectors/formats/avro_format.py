@@ -54,7 +54,8 @@ class AvroFormat:
         """Return the decoder to rows of ``schema``.
 
         Raises:
-            ConfigurationError: two columns have the same name.
+            ConfigurationError: two columns have the same name, or one is a dictionary of values
+                that are no text.
             MissingExtraError: fastavro is not installed.
         """
         with needs_extra("kafka-avro", _NEEDED_BY):

@@ -167,7 +167,7 @@ class _JsonReader:
             try:
                 reader._read_again({field.name: fields.get(field.name)})
             except (pa.ArrowException, MessageRefusedError):
-                written = write(fields[field.name], None)
+                written = write(fields.get(field.name), None)
                 return MessageRefusedError(Defect.WRONG_TYPE, _does_not_fit(field, written))
         return MessageRefusedError(Defect.WRONG_TYPE, "the fields do not fit the columns")
 

@@ -17,6 +17,8 @@ _AS_THEY_ARE = (
     pa.types.is_large_string,
     pa.types.is_string_view,
 )
+_ENCODED = (pa.types.is_string, pa.types.is_large_string, pa.types.is_date)
+"""Values of dictionaries, which Arrow makes of texts."""
 DICTIONARY_INDEX = pa.int32()
 
 
@@ -53,7 +55,8 @@ def _parsed_type(wanted: pa.DataType, path: str, *, is_column: bool) -> pa.DataT
         return wanted
     if pa.types.is_date(wanted):
         return pa.string()
-    if pa.types.is_dictionary(wanted) and is_column and wanted.index_type == DICTIONARY_INDEX:
+    is_dictionary = pa.types.is_dictionary(wanted) and wanted.index_type == DICTIONARY_INDEX
+    if is_dictionary and is_column and any(holds(wanted.value_type) for holds in _ENCODED):
         return _parsed_type(wanted.value_type, f"{path}.values", is_column=False)
     if pa.types.is_struct(wanted) and wanted.num_fields:
         inner = _unique(wanted, path)

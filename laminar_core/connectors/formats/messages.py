@@ -219,7 +219,8 @@ def assembled(
 def _concatenated(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     # Tables know how to put batches together that have dictionaries of their own.
     table = pa.Table.from_batches(batches, schema=schema).unify_dictionaries().combine_chunks()
-    return next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], schema=schema))
+    empty = [pa.nulls(0, field.type) for field in schema]
+    return next(iter(table.to_batches()), pa.RecordBatch.from_arrays(empty, schema=schema))
 
 
 def one_line(text: str) -> str:

@@ -140,3 +140,11 @@ def test_a_number_that_nobody_knows_is_looked_up_once() -> None:
 def test_columns_need_names_of_their_own() -> None:
     with pytest.raises(ConfigurationError, match="one of its own"):
         AvroDecoder(pa.schema([("a", pa.int64()), ("a", pa.int64())]), KnownSchemas())
+
+
+def test_a_dictionary_of_what_is_no_text_is_refused_before_the_first_message() -> None:
+    numbers = pa.dictionary(pa.int32(), pa.int64())
+    for of in (numbers, pa.struct([("d", numbers)]), pa.list_(numbers)):
+        with pytest.raises(ConfigurationError, match=r"^a: Avro has no form for .*dictionary"):
+            AvroDecoder(pa.schema([("a", of)]), KnownSchemas())
+    assert AvroDecoder(pa.schema([("a", pa.dictionary(pa.int8(), pa.binary()))]), KnownSchemas())

@@ -47,6 +47,12 @@ def test_nothing_becomes_no_rows_of_the_schema() -> None:
     assert (decoded.letters.num_rows, len(decoded.origins)) == (0, 0)
 
 
+def test_nothing_becomes_no_rows_of_a_type_that_python_values_cannot_have() -> None:
+    schema = pa.schema([pa.field("d", pa.dictionary(pa.int32(), pa.date32()), nullable=False)])
+    nothing = Messages(pa.array([], pa.binary()), pa.array([]))
+    assert assembled(nothing, schema, [], {}).rows.schema == schema
+
+
 def test_parts_that_are_out_of_order_are_a_bug() -> None:
     messages = Messages(pa.array([b"1", b"2"]), pa.array([1, 2]))
     with pytest.raises(AssertionError):

@@ -13,6 +13,7 @@ def required(name: str, of: pa.DataType) -> pa.Field:
 
 
 INNER = pa.struct([required("x", pa.int64()), ("y", pa.int64())])
+VIEWS = pa.struct([("v", pa.string_view()), ("b", pa.binary_view()), required("x", pa.int64())])
 CASES = [
     (required("a", pa.int64()), [1, 2], None),
     (required("a", pa.int64()), [1, None], "no value for a"),
@@ -21,6 +22,8 @@ CASES = [
     (required("a", INNER), [None], "no value for a"),
     (pa.field("a", pa.list_(required("item", pa.int8()))), [None, [], [1]], None),
     (pa.field("a", pa.list_(required("item", pa.int8()))), [[1, None]], "no value for a.item"),
+    (pa.field("a", pa.list_(VIEWS)), [[{"v": "a", "x": 1}, None], None], None),
+    (pa.field("a", pa.large_list(VIEWS)), [[{"v": "a"}], None], "no value for a.item.x"),
     (pa.field("a", pa.large_list(INNER)), [[None, {"x": 1}]], None),
     (pa.field("a", pa.large_list(INNER)), [[{"x": 1}], [{"x": None}]], "no value for a.item.x"),
 ]

@@ -41,6 +41,15 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 
 MAGIC = b"\x00"
 PREFIX_BYTES = 5
+_NO_SCHEMA = (
+    SchemaParseException,
+    ValueError,
+    LookupError,
+    TypeError,
+    RecursionError,
+    OverflowError,
+)
+"""Errors that a text makes which is no schema, or one with numbers that nothing can have."""
 _ENCODED = (
     pa.types.is_string,
     pa.types.is_large_string,
@@ -187,7 +196,7 @@ def writer_schema(text: SchemaText, wanted: pa.Schema) -> WriterSchema:
         walk.check(parsed)
         found = walk.fields(parsed)
         plain, _ = _parsed([without_meaning(each) for each in declared])
-    except (SchemaParseException, ValueError, LookupError, TypeError, RecursionError) as error:
+    except _NO_SCHEMA as error:
         why = f"no Avro schema: {type(error).__name__} {error}"
         raise MessageRefusedError(Defect.WRONG_SCHEMA, why) from error
     if found is None:

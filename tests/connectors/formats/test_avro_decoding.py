@@ -1,5 +1,6 @@
 """Messages in Avro: each is a row of its own schema or a letter, whatever its neighbours are."""
 
+import json
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -108,7 +109,11 @@ def test_what_does_not_fit_is_a_letter_with_the_reason(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", '"nobody"', "[]", '{"type":"record"}', "7", 500 * "[" + 500 * "]"]
+    "text",
+    [
+        *("", "{", '"nobody"', "[]", '{"type":"record"}', "7", 500 * "[" + 500 * "]"),
+        json.dumps(record(id="int", unread={"type": "fixed", "name": "f", "size": 2**31})),
+    ],
 )
 def test_what_is_no_schema_refuses_its_messages_only(text: str) -> None:
     schemas = KnownSchemas(

@@ -75,9 +75,9 @@ class ArrowIpcFormat:
         """
         return ArrowIpcDecoder(schema, self)
 
-    def encoder(self, schema: pa.Schema) -> "ArrowIpcEncoder":
-        """Return the encoder of rows of ``schema``."""
-        return ArrowIpcEncoder(schema, self.compression)
+    def encoder(self, schema: pa.Schema, bytes_max: int = ENCODED_BYTES_MAX) -> "ArrowIpcEncoder":
+        """Return the encoder of rows of ``schema``; a message has at most ``bytes_max``."""
+        return ArrowIpcEncoder(schema, self.compression, bytes_max)
 
 
 class ArrowIpcDecoder:
@@ -152,8 +152,14 @@ class ArrowIpcEncoder:
     Dictionary columns become plain ones: each message would repeat the whole dictionary.
     """
 
-    def __init__(self, schema: pa.Schema, compression: IpcCompression | None = None) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        compression: IpcCompression | None = None,
+        bytes_max: int = ENCODED_BYTES_MAX,
+    ) -> None:
         self.schema = schema
+        self._bytes_max = bytes_max
         self._written = plain_schema(schema)
         self._options = pa.ipc.IpcWriteOptions(compression=compression)
 
@@ -177,12 +183,12 @@ class ArrowIpcEncoder:
         with pa.ipc.new_stream(sink, rows.schema, options=self._options) as stream:
             stream.write_batch(rows)
         written = sink.getvalue()
-        if written.size <= ENCODED_BYTES_MAX:
+        if written.size <= self._bytes_max:
             yield written.to_pybytes()
         elif rows.num_rows > 1:
             half = rows.num_rows // 2
             yield from self._messages(rows.slice(0, half))
             yield from self._messages(rows.slice(half))
         else:
-            why = f"a row has {written.size} bytes, and a message at most {ENCODED_BYTES_MAX}"
+            why = f"a row has {written.size} bytes, and a message at most {self._bytes_max}"
             raise DataError(ErrorCode.NOT_ENCODABLE, f"{why}: leave columns out")

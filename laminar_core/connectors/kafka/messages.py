@@ -6,6 +6,7 @@ import pyarrow as pa
 from pyarrow.compute import call_function
 
 from laminar_core.connectors.base import CommitListener, SinkWriter
+from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.keys import KeyEncoder
 from laminar_core.connectors.formats.messages import OutputFormat
 from laminar_core.errors import DataError, ErrorCode
@@ -34,7 +35,11 @@ class MessageWriter:
         *,
         deletes: bool = False,
     ) -> None:
-        self._encoder = output_format.encoder(schema)
+        self._encoder = (
+            output_format.encoder(schema, message_bytes_max)  # It decides how many rows these are.
+            if isinstance(output_format, ArrowIpcFormat)
+            else output_format.encoder(schema)
+        )
         self._keys = None if key is None else KeyEncoder(schema, key)
         self._schema = schema
         self._bytes_max = message_bytes_max

@@ -53,6 +53,15 @@ def test_rows_of_arrow_share_messages():
     assert pa.ipc.open_stream(value).read_all().to_pylist() == ROWS.to_pylist()
 
 
+@pytest.mark.parametrize(("length", "bytes_max"), [(600, 50_000), (1_500_000, 2_000_000)])
+def test_messages_of_arrow_are_as_large_as_the_sink_allows(length: int, bytes_max: int):
+    batch = pa.record_batch({"v": 100_000 // length * ["x" * length] or ["x" * length]})
+    found = written(batch, ArrowIpcFormat(), bytes_max=bytes_max)
+    assert max(len(value) for _, value in found) <= bytes_max
+    read = [pa.ipc.open_stream(value).read_all() for _, value in found]
+    assert pa.concat_tables(read).to_pylist() == batch.to_pylist()
+
+
 def test_raw_bytes_are_not_looked_at():
     batch = pa.record_batch({"value": pa.array([b"\x00\xff", b""], pa.binary())})
     assert [value for _, value in written(batch, RawFormat())] == [b"\x00\xff", b""]

@@ -11,7 +11,7 @@ for the next one (ADR-0041).
 # pyright: reportUnknownMemberType=false
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -82,7 +82,7 @@ class AvroDecoder:
                 ErrorCode.WRONG_SCHEMA, "columns are taken by name, so each needs one of its own"
             )
         for field in schema:
-            if _encodes_numbers(field.type):
+            if any(map(_encodes_numbers, _leaves(field.type))):
                 raise ConfigurationError(
                     ErrorCode.UNSUPPORTED_TYPE,
                     f"{field.name}: Avro has no form for {field.type}; declare another type and "
@@ -171,6 +171,9 @@ class _AvroReader:
             pa.array([row[field.name] for row in rows], stored_type(field.type)).cast(field.type)
             for field in writer.columns
         ]
+        for column in columns:
+            if any(map(pa.types.is_time, _leaves(column.type))):
+                column.validate(full=True)  # Arrow casts any number to a time of day.
         # A struct of columns knows its length even if there are no columns.
         valid = (
             pa.StructArray.from_arrays(columns, fields=list(writer.columns)) if columns else None
@@ -209,12 +212,19 @@ def writer_schema(text: SchemaText, wanted: pa.Schema) -> WriterSchema:
 
 
 def _encodes_numbers(of: pa.DataType) -> bool:
-    """Whether a type has a dictionary of something that is no text: Arrow makes no such one."""
-    if pa.types.is_dictionary(of):
-        return not any(holds(of.value_type) for holds in _ENCODED)
+    """Whether it is a dictionary of something that is no text: Arrow makes no such one."""
+    return pa.types.is_dictionary(of) and not any(holds(of.value_type) for holds in _ENCODED)
+
+
+def _leaves(of: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield the types of the values in a column of this type, at any depth."""
     inner = list(of) if pa.types.is_struct(of) else []
     inner += [of.value_field] if pa.types.is_list(of) else []
-    return any(_encodes_numbers(field.type) for field in inner)
+    inner += [of.item_field] if pa.types.is_map(of) else []
+    if not inner:
+        yield of
+    for field in inner:
+        yield from _leaves(field.type)
 
 
 def _parsed(declared: Sequence[AvroSchema]) -> tuple[AvroSchema, Mapping[str, AvroSchema]]:

@@ -153,3 +153,16 @@ def test_a_dictionary_of_what_is_no_text_is_refused_before_the_first_message() -
         with pytest.raises(ConfigurationError, match=r"^a: Avro has no form for .*dictionary"):
             AvroDecoder(pa.schema([("a", of)]), KnownSchemas())
     assert AvroDecoder(pa.schema([("a", pa.dictionary(pa.int8(), pa.binary()))]), KnownSchemas())
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_a_time_outside_of_a_day_is_a_letter(*, is_inside: bool) -> None:
+    of: Any = {"type": "int", "logicalType": "time-millis"}
+    schema = record(t={"type": "array", "items": of} if is_inside else of)
+    columns = pa.schema([("t", pa.list_(pa.time32("ms")) if is_inside else pa.time32("ms"))])
+    bodies = [b"\x00", b"\x01", b"\x80\xf0\xb2\x52", b"\xfe\xef\xb2\x52"]  # 0, -1, and a day.
+    values = [b"\0\0\0\0\7" + (b"\2%s\0" % body if is_inside else body) for body in bodies]
+    found, letters = decoded(known(s7=schema), columns, *values)
+    assert len(found) == 2
+    assert [letter["index"] for letter in letters] == [1, 2]
+    assert {letter["defect"] for letter in letters} == {Defect.WRONG_TYPE}

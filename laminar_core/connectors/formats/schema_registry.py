@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -14,14 +14,15 @@ from laminar_core.host.extras import needs_extra
 from laminar_core.operators.base import JsonObject
 
 if TYPE_CHECKING:
-    from requests import Session
+    from requests import Response, Session
 
 _TIMEOUT_S = 30
 _NOT_FOUND = 404
 _DENIED = (401, 403)
 _REFUSED = (409, 422)
 _BUSY = (429, 500, 502, 503, 504)
-_ANSWERS = {"schema", "id"}
+_NUMBERS = range(2**32)
+"""Numbers of schemas: a message has four bytes for one."""
 _ATTEMPTS = 3
 REFERENCES_DEEP_MAX = 8
 """Schemas refer to schemas; a registry that answers in circles is not followed for ever."""
@@ -100,7 +101,7 @@ class SchemaRegistry:
             ConfigurationError: the credentials are refused.
             StorageUnavailable: the registry does not answer.
         """
-        found = self._request("GET", f"schemas/ids/{schema_id}")
+        found = self._request("GET", f"schemas/ids/{schema_id}", _has_schema)
         if found is None:
             why = f"the schema registry has no schema {schema_id}"
             raise MessageRefusedError(Defect.UNKNOWN_SCHEMA, why)
@@ -114,20 +115,20 @@ class SchemaRegistry:
     def register(self, subject: str, text: str) -> int:
         """Return the number of a schema of this subject, which is new if need be."""
         path = f"subjects/{quote(subject, safe='')}/versions"
-        found = self._request("POST", path, {"schema": text, "schemaType": "AVRO"})
+        found = self._request("POST", path, _has_id, {"schema": text, "schemaType": "AVRO"})
         if found is None:
             raise ConfigurationError(
                 ErrorCode.WRONG_SCHEMA, f"schema registry {self.url} does not know {path}"
             )
-        return int(found["id"])
+        return found["id"]
 
     def _named(self, found: dict[str, Any], deep: int) -> list[str]:
         """Return the schemas that one refers to, each behind those that it refers to itself."""
         texts: list[str] = []
         for reference in found.get("references") or ():
-            subject = quote(reference["subject"], safe="")
+            subject = quote(reference["subject"], safe="", errors="replace")
             path = f"subjects/{subject}/versions/{reference['version']}"
-            named = self._request("GET", path) if deep else None
+            named = self._request("GET", path, _has_schema) if deep else None
             if named is None:
                 why = f"the schema registry has no {path}, or it refers to too many others"
                 raise MessageRefusedError(Defect.UNKNOWN_SCHEMA, why)
@@ -135,7 +136,11 @@ class SchemaRegistry:
         return texts
 
     def _request(
-        self, method: str, path: str, body: JsonObject | None = None
+        self,
+        method: str,
+        path: str,
+        is_answer: Callable[[dict[str, Any]], bool],
+        body: JsonObject | None = None,
     ) -> dict[str, Any] | None:
         """Return what the registry answers; None: it has no such thing."""
         with needs_extra("kafka-avro", "Messages in Avro"):
@@ -152,19 +157,19 @@ class SchemaRegistry:
                     "password",
                 )
             if answer.status_code in _REFUSED:
-                why = str(answer.json().get("message", answer.status_code))
+                why = str(_object(answer).get("message", answer.status_code))
                 raise ConfigurationError(ErrorCode.WRONG_SCHEMA, f"{at}: {' '.join(why.split())}")
             if answer.status_code == _NOT_FOUND:
                 return None
             answer.raise_for_status()
-            found = answer.json()
+            found = _object(answer)
         except requests.RequestException as error:
             why = f"{at}: {_reason(error)}"
             raise StorageUnavailable(ErrorCode.BROKER_UNAVAILABLE, why) from error
-        if not isinstance(found, dict) or found.keys().isdisjoint(_ANSWERS):
+        if not is_answer(found):
             why = "it answers, but not as a schema registry does: check its address"
             raise StorageUnavailable(ErrorCode.BROKER_UNAVAILABLE, f"{at}: {why}")
-        return cast("dict[str, Any]", found)
+        return found
 
     @cached_property
     def _session(self) -> "Session":
@@ -203,11 +208,19 @@ class SchemaRegistry:
 class KnownSchemas:
     """Schemas that the program itself knows: their numbers to their JSON texts.
 
+    Raises:
+        ConfigurationError: a number that no message has room for (INVALID_OPTION).
+
     >>> KnownSchemas({7: '"string"'}).read(7).text
     '"string"'
     """
 
     texts: Mapping[int, str] = field(default_factory=dict[int, str])
+
+    def __post_init__(self) -> None:
+        for number in self.texts:
+            if number not in _NUMBERS:
+                raise _invalid(f"{number} is not the number of a schema: use 0 to {2**32 - 1}")
 
     def describe(self) -> JsonObject:
         """Return what decides whether a number still means the same schema."""
@@ -234,6 +247,36 @@ class KnownSchemas:
         raise ConfigurationError(
             ErrorCode.WRONG_SCHEMA, f"{subject}: no schema that is known is {text}: add it"
         )
+
+
+def _object(answer: "Response") -> dict[str, Any]:
+    """Return the JSON object of an answer; an empty one if it is something else."""
+    try:
+        found = answer.json()
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _has_schema(answer: dict[str, Any]) -> bool:
+    references: object = answer.get("references") or []
+    return (
+        isinstance(answer.get("schema"), str)
+        and isinstance(references, list)
+        and all(map(_is_reference, cast("list[object]", references)))
+    )
+
+
+def _is_reference(found: object) -> bool:
+    if not isinstance(found, dict):
+        return False
+    reference = cast("dict[str, object]", found)
+    is_name = isinstance(reference.get("subject"), str)
+    return is_name and isinstance(reference.get("version"), int)
+
+
+def _has_id(answer: dict[str, Any]) -> bool:
+    return type(answer.get("id")) is int and answer["id"] in _NUMBERS
 
 
 def _reason(error: BaseException) -> str:

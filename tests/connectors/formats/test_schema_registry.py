@@ -145,6 +145,46 @@ def test_a_registry_that_does_not_answer_is_tried_again_by_the_job(url: str) -> 
         SchemaRegistry(gone).read(1)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"number": 7},
+        {"schema": {"type": "int"}},
+        {"schema": "{}", "references": 5},
+        {"schema": "{}", "references": ["a"]},
+        {"schema": "{}", "references": [{"subject": "a"}]},
+        {"schema": "{}", "references": [{"subject": 1, "version": 1}]},
+        '{"schema":' + 100_000 * "[" + 100_000 * "]" + "}",
+        '{"schema":' + 5_000 * "9" + "}",
+        {"id": "x"},
+        {"id": None},
+        {"id": True},
+        {"id": -1},
+        {"id": 2**32},
+    ],
+    ids=lambda answer: str(answer)[:50],
+)
+def test_what_is_no_answer_of_a_registry_is_one_line(
+    url: str, monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
+    for path in ("/schemas/ids/20", "/subjects/odd-value/versions"):
+        monkeypatch.setitem(ANSWERS, path, (200, answer))
+    registry = SchemaRegistry(url)
+    with pytest.raises(StorageUnavailable, match="not as a schema registry does"):
+        registry.read(20)
+    with pytest.raises(StorageUnavailable, match="not as a schema registry does"):
+        registry.register("odd-value", '"int"')
+
+
+@pytest.mark.parametrize("answer", [["a list"], "no JSON", {}])
+def test_a_refusal_without_a_reason_names_the_status(
+    url: str, monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
+    monkeypatch.setitem(ANSWERS, "/subjects/odd-value/versions", (409, answer))
+    with pytest.raises(ConfigurationError, match="odd-value/versions: 409"):
+        SchemaRegistry(url).register("odd-value", '"int"')
+
+
 def test_schemas_that_are_written_are_registered(url: str) -> None:
     assert SchemaRegistry(url).register("orders-value", '"int"') == 12
     with pytest.raises(ConfigurationError, match="incompatible with an earlier schema") as caught:
@@ -166,3 +206,5 @@ def test_known_schemas_are_found_by_number_and_by_content() -> None:
     assert known.register("t", '{"type":"int"}') == 4
     with pytest.raises(MessageRefusedError, match="no schema has the number 5"):
         known.read(5)
+    with pytest.raises(ConfigurationError, match="-1 is not the number of a schema"):
+        KnownSchemas({-1: '"int"'})

@@ -1,6 +1,7 @@
 """Where files are: a directory, or a prefix of a bucket. Listed, looked at, and opened."""
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -151,7 +152,8 @@ class LocalPlace:
     def files(self, after: str | None = None) -> Iterator[FileStat]:
         """See ``Place.files``."""
         if self._path.is_file():
-            yield _stat_of(self._path, self._path.name)
+            found = _stat_of(self._path, self._path.name)
+            yield from () if found is None else (found,)
             return
         if not self._path.is_dir():
             raise ConfigurationError(
@@ -164,16 +166,15 @@ class LocalPlace:
                 name = (above / file).as_posix()
                 if after is not None and name <= after:
                     continue
-                try:
-                    yield _stat_of(Path(folder, file), name)
-                except FileNotFoundError:
-                    continue  # It has just been deleted or renamed.
+                found = _stat_of(Path(folder, file), name)
+                if found is not None:
+                    yield found
 
     def stat(self, name: str) -> FileStat | None:
         """See ``Place.stat``."""
         try:
             return _stat_of(self._file(name), name)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return None
         except OSError as error:
             raise _storage(error) from error
@@ -181,7 +182,8 @@ class LocalPlace:
     def open(self, found: FileStat) -> "LocalFile":
         """See ``Place.open``."""
         try:
-            return LocalFile(self._file(found.name).open("rb"), found)
+            path = self._file(found.name)
+            return LocalFile(open(path, "rb", opener=_without_waiting), found)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -227,8 +229,16 @@ class LocalFile:
         self._file.close()
 
 
-def _stat_of(path: Path, name: str) -> FileStat:
-    status = path.stat()
+def _stat_of(path: Path, name: str) -> FileStat | None:
+    """Return a regular file, or None if it is something else or has just been deleted."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _storage(error) from error
+    if not stat.S_ISREG(status.st_mode):
+        return None
     return FileStat(
         name=name,
         size_bytes=status.st_size,
@@ -236,6 +246,11 @@ def _stat_of(path: Path, name: str) -> FileStat:
         arrived_us=status.st_ctime_ns // 1000,
         version=_version(status),
     )
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a named pipe that has come to its place is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _version(status: os.stat_result) -> str:

@@ -60,6 +60,25 @@ def test_files_are_listed_with_all_directories_below(folder: Path) -> None:
     }
 
 
+def test_only_regular_files_are_listed_and_a_pipe_is_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.json")
+    (folder / "dangling.json").symlink_to("nowhere.json")
+    place = LocalPlace(folder)
+    assert {"pipe.json", "dangling.json"}.isdisjoint(file.name for file in place.files())
+    assert place.stat("pipe.json") is None
+    found = place.stat("a.json")
+    assert found is not None
+    (folder / "pipe.json").replace(folder / "a.json")
+    with pytest.raises(FileChangedError):
+        place.open(found)
+
+
+def test_a_link_to_itself_is_one_line(folder: Path) -> None:
+    (folder / "loop.json").symlink_to("loop.json")
+    with pytest.raises(StorageUnavailable, match=r"cannot read .*loop\.json: Too many levels"):
+        list(LocalPlace(folder).files())
+
+
 def test_a_single_file_is_a_place_too(folder: Path) -> None:
     place = LocalPlace(folder / "a.json")
     (file,) = place.files()

@@ -47,14 +47,14 @@ def avro_schema(schema: pa.Schema, name: str) -> AvroSchema:
     Raises:
         ConfigurationError: a column has a name or a type that Avro does not have.
     """
-    return _record(name, list(plain_schema(schema)))[0]
+    return _record(name, list(plain_schema(schema)), set())[0]
 
 
 class AvroEncoder:
     """Writes each row as a message that begins with the number of its schema."""
 
     def __init__(self, schema: pa.Schema, name: str, schema_id: int) -> None:
-        declared, written = _record(name, list(plain_schema(schema)))
+        declared, written = _record(name, list(plain_schema(schema)), set())
         self._written = pa.schema(list(written))
         self._schema = fastavro.parse_schema(without_meaning(declared))
         self._prefix = MAGIC + schema_id.to_bytes(4, "big")
@@ -88,7 +88,11 @@ def canonical(schema: AvroSchema) -> str:
     return json.dumps(schema, separators=(",", ":"))
 
 
-def _record(name: str, fields: list[pa.Field]) -> tuple[AvroSchema, pa.StructType]:
+def _record(name: str, fields: list[pa.Field], taken: set[str]) -> tuple[AvroSchema, pa.StructType]:
+    """Return a record in Avro, whose name no other one of the schema has, and its Arrow type."""
+    while name in taken:  # As ``a_b`` and ``b`` inside of ``a`` would.
+        name += "_"
+    taken.add(name)
     declared: list[AvroSchema] = []
     written: list[pa.Field] = []
     for field in fields:
@@ -98,7 +102,10 @@ def _record(name: str, fields: list[pa.Field]) -> tuple[AvroSchema, pa.StructTyp
                 f"column {field.name!r} has a name that Avro does not allow: use letters, digits "
                 "and _, and begin with no digit",
             )
-        of, arrow = _type(f"{name}_{field.name}", field)
+        if any(field.name == other.name for other in written):
+            why = f"more than one column {field.name}: each needs a name of its own"
+            raise ConfigurationError(ErrorCode.WRONG_SCHEMA, why)
+        of, arrow = _type(f"{name}_{field.name}", field, taken)
         # Older messages lack a column that is added: a registry asks for its default.
         optional = {"type": ["null", of], "default": None}
         declared.append({"name": field.name, **(optional if field.nullable else {"type": of})})
@@ -106,7 +113,7 @@ def _record(name: str, fields: list[pa.Field]) -> tuple[AvroSchema, pa.StructTyp
     return {"type": "record", "name": name, "fields": declared}, pa.struct(written)
 
 
-def _type(name: str, field: pa.Field) -> tuple[AvroSchema, pa.DataType]:
+def _type(name: str, field: pa.Field, taken: set[str]) -> tuple[AvroSchema, pa.DataType]:
     """Return a type in Avro, and the Arrow type that has the same values."""
     of = field.type
     for holds, avro, arrow in _PRIMITIVE:
@@ -123,13 +130,13 @@ def _type(name: str, field: pa.Field) -> tuple[AvroSchema, pa.DataType]:
         local = "local-" if of.tz is None else ""
         arrow = pa.timestamp(_ARROW_UNITS[unit], None if of.tz is None else "UTC")
         return {"type": "long", "logicalType": f"{local}timestamp-{unit}"}, arrow
-    if pa.types.is_decimal(of):
+    if pa.types.is_decimal(of) and 0 <= of.scale <= of.precision:
         digits = {"precision": of.precision, "scale": of.scale}
         return {"type": "bytes", "logicalType": "decimal", **digits}, of
     if pa.types.is_struct(of):
-        return _record(name, list(of))
+        return _record(name, list(of), taken)
     if pa.types.is_list(of) or pa.types.is_large_list(of):
-        item, arrow = _type(f"{name}_item", of.value_field)
+        item, arrow = _type(f"{name}_item", of.value_field, taken)
         items = ["null", item] if of.value_field.nullable else item
         return {"type": "array", "items": items}, pa.list_(of.value_field.with_type(arrow))
     raise ConfigurationError(

@@ -31,6 +31,9 @@ def test_each_message_begins_with_the_number_of_its_schema() -> None:
     [
         (pa.schema([("a", pa.uint64())]), "column a: uint64 has no form in Avro"),
         (pa.schema([("a", pa.list_(pa.duration("s")))]), "duration"),
+        (pa.schema([("a", pa.decimal128(5, -2))]), r"column a: decimal128\(5, -2\) has no form"),
+        (pa.schema([("a", pa.list_(pa.decimal128(5, 6)))]), r"decimal128\(5, 6\) has no form"),
+        (pa.schema([("a", pa.struct(2 * [("b", pa.int8())]))]), "more than one column b"),
         (pa.schema([("a-b", pa.int64())]), "a name that Avro does not allow"),
     ],
 )
@@ -59,3 +62,16 @@ def test_a_column_that_may_be_null_has_a_default_so_that_it_can_be_added() -> No
     assert optional["default"] is None
     assert optional["type"][0] == "null", "a default is a value of the first type"
     assert optional["type"][1]["fields"][0]["default"] is None
+
+
+def test_nested_records_have_names_of_their_own() -> None:
+    inner = pa.struct([("c", pa.int8())])
+    columns = [("a_b", inner), ("a", pa.struct([("b", inner), ("b_", inner)]))]
+    schema = pa.schema(columns)
+    first, second = avro_schema(schema, "row")["fields"]
+    assert first["type"][1]["name"] == "row_a_b"
+    names = [field["type"][1]["name"] for field in second["type"][1]["fields"]]
+    assert names == ["row_a_b_", "row_a_b__"]
+    value = {"a_b": {"c": 1}, "a": {"b": {"c": 2}, "b_": {"c": None}}}
+    rows_ = pa.RecordBatch.from_pylist([value], schema=schema)
+    assert len(AvroEncoder(schema, "row", 1).encode(rows_)) == 1

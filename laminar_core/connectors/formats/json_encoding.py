@@ -79,9 +79,9 @@ def _float(column: pa.Array, path: str) -> pa.LargeStringArray:
 
 
 def _timestamp(column: pa.Array, path: str) -> pa.LargeStringArray:
-    _check_years(column, path)
     if column.type.tz is not None:
         column = column.cast(pa.timestamp(column.type.unit, "UTC"))
+    _check_years(column, path)
     options = ReplaceSubstringOptions(" ", "T", max_replacements=1)
     return _quoted(call_function("replace_substring", [column.cast(_TEXT)], options))
 

@@ -119,6 +119,8 @@ def test_a_number_that_json_has_no_form_for_is_refused_by_name(value: float) -> 
         (pa.timestamp("us"), 253_402_300_800_000_000),
         (pa.timestamp("s"), -62_167_219_201),
         (pa.timestamp("us"), 2**62),
+        (pa.timestamp("s", "America/New_York"), 253_402_300_800),
+        (pa.timestamp("s", "Europe/Berlin"), -62_167_219_201),
         (pa.date32(), 2_932_897),
         (pa.date64(), -86_400_000 * 719_529),
     ],
@@ -132,9 +134,10 @@ def test_a_year_that_iso_8601_has_no_form_for_is_refused(wanted: pa.DataType, va
         FORMAT.encoder(batch.schema).encode(batch)
 
 
-def test_the_first_and_the_last_moment_come_back() -> None:
+@pytest.mark.parametrize("zone", [None, "America/New_York", "Europe/Berlin"])
+def test_the_first_and_the_last_moment_come_back(zone: str | None) -> None:
     moments = pa.array([-62_167_219_200_000_000, 253_402_300_799_999_999, None], pa.int64())
-    batch = pa.record_batch({"t": moments.view(pa.timestamp("us"))})
+    batch = pa.record_batch({"t": moments.view(pa.timestamp("us", zone))})
     assert round_trip(batch).equals(batch)
 
 

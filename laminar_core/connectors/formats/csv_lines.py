@@ -34,6 +34,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import JsonObject
 
 _LINE_BREAK = r"[\r\n]"
+_DIGIT = MatchSubstringOptions("[0-9]")
 _FIRST_LINE = b"\n"
 _SHOWN_CHARS = 80
 
@@ -43,7 +44,8 @@ class CsvFormat:
     """One line of CSV per message; a quote inside of quotes is doubled.
 
     Dates, times and timestamps are in ISO 8601; a timestamp has an offset if its column has a zone,
-    and none otherwise.
+    and none otherwise. Numbers for floating point are rounded, not overflowed; ``inf`` and ``nan``
+    are values of theirs.
 
     Args:
         columns: the names of the columns as they follow in a line; None: those of the schema.
@@ -130,6 +132,7 @@ class _CsvReader:
             if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
         ]
         """Places of numbers in a line, and what reads them."""
+        self._floats = [field.name for field in schema if _holds_floats(field.type)]
         for field in schema:  # Refuse now what cannot be read later.
             self._check_type(field)
 
@@ -179,6 +182,7 @@ class _CsvReader:
         rows = pa.RecordBatch.from_arrays(rows.slice(0, len(values)).columns, schema=self.schema)
         rows.validate(full=True)
         check_required(rows, self.schema)
+        self._check_overflow(body, rows)
         return rows
 
     def read_one(self, value: bytes) -> pa.RecordBatch:
@@ -206,6 +210,22 @@ class _CsvReader:
                 quoted_strings_can_be_null=False,
             ),
         )
+
+    def _check_overflow(self, body: pa.Buffer, rows: pa.RecordBatch) -> None:
+        """Refuse numbers with digits that became infinite; "inf" is a number that is."""
+        for name in self._floats:
+            column = rows.column(name)
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            infinite = call_function("is_inf", [column])
+            if not infinite.true_count:
+                continue
+            table = self._parsed(body, self._columns, pa.schema([(name, pa.string())]))
+            texts = table.column(name).slice(0, rows.num_rows).filter(infinite)
+            has_digits = call_function("match_substring_regex", [texts], _DIGIT)
+            if call_function("any", [has_digits]).as_py():
+                why = f"column {name}: a number is too large for {rows.schema.field(name).type}"
+                raise MessageRefusedError(Defect.WRONG_TYPE, why)
 
     def _check_type(self, field: pa.Field) -> None:
         try:
@@ -248,6 +268,10 @@ class _CsvReader:
         except pa.ArrowInvalid:
             return not text
         return True
+
+
+def _holds_floats(of: pa.DataType) -> bool:
+    return pa.types.is_floating(of.value_type if pa.types.is_dictionary(of) else of)
 
 
 def _check_names(wanted: list[str], columns: list[str]) -> None:

@@ -182,3 +182,14 @@ def test_few_bad_lines_are_told_apart_in_few_reads(monkeypatch: pytest.MonkeyPat
     assert decoded.letters.column("defect").to_pylist() == ["not-a-row", "wrong-type"]
     assert decoded.rows.num_rows == 998
     assert [count for count in reads if count > 1] == [1_000, 998]
+
+
+@pytest.mark.parametrize("of", [pa.float32(), pa.dictionary(pa.int32(), pa.float64())], ids=str)
+def test_a_number_that_is_too_large_is_a_letter_and_infinity_is_a_value(of: pa.DataType) -> None:
+    decoder = CsvFormat(columns=["s", "x"]).decoder(pa.schema([("x", of), ("s", pa.string())]))
+    lines = [b"a1,inf", b"b,1e999", b"9,-INFINITY", b'c,"-1e999"', b"d,1e5", b"e,", b"f,nan"]
+    decoded = check_invariants(decoder, lines)
+    assert decoded.rows.column("s").to_pylist() == ["a1", "9", "d", "e", "f"]
+    assert repr(decoded.rows.column("x").to_pylist()) == "[inf, -inf, 100000.0, None, nan]"
+    why = f"column x: a number is too large for {of}"
+    assert decoded.letters.column("reason").to_pylist() == [why, why]

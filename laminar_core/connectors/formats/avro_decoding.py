@@ -198,7 +198,7 @@ def writer_schema(text: SchemaText, wanted: pa.Schema) -> WriterSchema:
         walk = SchemaWalk(named)
         walk.check(parsed)
         found = walk.fields(parsed)
-        plain, _ = _parsed([without_meaning(each) for each in declared])
+        plain, named = _parsed([without_meaning(each) for each in declared])
     except _NO_SCHEMA as error:
         why = f"no Avro schema: {type(error).__name__} {error}"
         raise MessageRefusedError(Defect.WRONG_SCHEMA, why) from error
@@ -208,6 +208,10 @@ def writer_schema(text: SchemaText, wanted: pa.Schema) -> WriterSchema:
     columns = pa.schema(there)
     for field in wanted:
         check_column(columns, field)
+    for of in named.values():
+        if of["type"] == "enum":  # In a list the reader would count negative numbers from the end.
+            symbols: list[str] = of["symbols"]
+            of["symbols"] = dict(enumerate(symbols))
     return WriterSchema(plain, columns)
 
 

@@ -166,3 +166,13 @@ def test_a_time_outside_of_a_day_is_a_letter(*, is_inside: bool) -> None:
     assert len(found) == 2
     assert [letter["index"] for letter in letters] == [1, 2]
     assert {letter["defect"] for letter in letters} == {Defect.WRONG_TYPE}
+
+
+def test_a_number_that_no_symbol_has_is_a_letter() -> None:
+    paid = {"type": "enum", "name": "e", "symbols": ["PAID", "OPEN"]}
+    columns = pa.schema([("x", pa.string()), ("y", pa.string())])
+    bodies = [b"\x00\x02\x02", b"\x00\x02\x01", b"\x01\x00", b"\x04\x00"]  # -1 is 1, and 2 is 4.
+    values = [b"\0\0\0\0\7" + body for body in bodies]
+    found, letters = decoded(known(s7=record(x=paid, y=["null", "e"])), columns, *values)
+    assert found == [{"x": "PAID", "y": "OPEN"}]
+    assert [letter["defect"] for letter in letters] == 3 * [Defect.MALFORMED]

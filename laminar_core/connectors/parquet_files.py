@@ -112,8 +112,9 @@ def _expand(path: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(path, onerror=_reraise):
         folders[:] = [name for name in folders if not _is_hidden(name)]
         for name in names:
-            if name.endswith(".parquet") and not _is_hidden(name):
-                yield Path(folder, name)
+            file = Path(folder, name)
+            if name.endswith(".parquet") and not _is_hidden(name) and not file.is_fifo():
+                yield file
 
 
 def _reraise(error: OSError) -> None:

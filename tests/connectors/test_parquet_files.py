@@ -138,3 +138,8 @@ def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
         ConfigurationError, match=r"caf\\udce9.parquet has a name that is not UTF-8"
     ):
         list_files(str(tmp_path))
+
+
+def test_a_named_pipe_is_no_file_to_wait_for(tree: Path) -> None:
+    os.mkfifo(tree / "pipe.parquet")
+    assert tree / "pipe.parquet" not in list_files(str(tree))

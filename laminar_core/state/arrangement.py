@@ -351,7 +351,7 @@ class Arrangement:
         """Let neighbours from ``oldest`` on become one where they are alike; count all runs."""
         for at in range(len(self._runs) - 2, oldest - 1, -1):
             both = self._runs[at : at + 2]
-            if self._are_to_join(*both):
+            if len(both) > 1 and self._are_to_join(*both):  # One, if the last two were nothing.
                 run = self._joined(both)
                 self._runs[at : at + 2] = [run] if len(run) else []
         return len(self._runs)

@@ -442,6 +442,24 @@ def test_rows_that_add_up_to_none_are_no_table_of_a_snapshot() -> None:
     assert changes.column(WEIGHT).to_pylist() == [-1]
 
 
+@EITHER
+def test_a_row_that_goes_at_once_leaves_the_older_runs(backend: str) -> None:
+    held = opened(WEIGHTED, backend)
+    older: list[Row] = [(str(n), 0, 1) for n in range(5)]
+    added(held, older, [1] * 5)
+    for weight in (1, -1):
+        added(held, [("x", 0, 1)], [weight])
+    assert [len(run) for run in held._runs] == [5]
+    held.take_changes()
+    added(held, [("x", 0, 1)], [1])
+    held.take_changes()
+    added(held, [("x", 0, 1)], [-1])
+    held.take_changes()
+    added(held, [("y", 0, 1)], [1])
+    assert sum(counted(merged(stored(held.pin()), WEIGHTED)).values()) == 5 + 1
+    assert held.row_count == 5 + 1
+
+
 def test_null_is_a_key_only_where_that_is_asked_for() -> None:
     held = Arrangement(PLAIN)
     added(held, [(None, 1, 0), ("a", 1, 0)])

@@ -28,6 +28,7 @@ from laminar_core.operators.joins.restoring import gathered, require_same_column
 from laminar_core.operators.joins.side import EventRows
 from laminar_core.operators.keyed import number, owned_key_groups, restored_key_groups
 from laminar_core.operators.process.values import KeyedValues, ValueState
+from laminar_core.operators.weights import as_batch
 from laminar_core.operators.windows import event_times_us, require_time_column
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from laminar_core.state.arrangement import Arrangement
@@ -135,13 +136,9 @@ class KeptValues:
         if self._kept.time is None:
             return batch, np.full(len(batch), NO_TIME_US)
         times_us = event_times_us(batch, self._kept.time)
-        rows = pa.Table.from_batches([batch]).select(list(self._kept.keys))
-        place = pa.array(np.arange(batch.num_rows))
-        events = EventRows(rows.append_column(_PLACE, place), times_us)
+        events = EventRows(pa.Table.from_batches([batch]), times_us)
         kept = self._progress.in_time(events, self._kept.keys)
-        if len(kept.times_us) == batch.num_rows:
-            return batch, times_us
-        return batch.take(kept.rows.column(_PLACE).combine_chunks()), kept.times_us
+        return (batch if kept is events else as_batch(kept.rows)), kept.times_us
 
     def advance(self, watermark_us: int) -> int | None:
         """Advance event time; return the newest time that has passed, or None if none has.
@@ -267,6 +264,3 @@ class KeepsValues:
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Restore from the snapshots of all subtasks whose key groups overlap this one's."""
         self._state.restore(snapshots)
-
-
-_PLACE = "place in the batch"

@@ -442,6 +442,6 @@ def newest_rows(tables: Iterable[pa.Table], keys: Sequence[str], schema: pa.Sche
     rows = pa.concat_tables([schema.empty_table(), *tables])
     last = Reduction("row", lambda groups: pa.array(groups.order[groups.starts[1:] - 1]), None)
     columns = {key: rows.column(key) for key in (KEY_GROUP, *keys)}
-    newest = rows.take(group(columns, rows, [last]).column("row").combine_chunks())
+    newest = rows.take(group(columns, rows, [last]).columns[-1].combine_chunks())
     order = key_group_order(newest.column(KEY_GROUP).to_numpy())
     return newest.take(pa.array(order)).combine_chunks()

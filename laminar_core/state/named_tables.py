@@ -113,18 +113,19 @@ def layout_of(name: str, schema: pa.Schema, description: JsonObject) -> TableLay
 def added_up(rows: pa.Table) -> pa.Table:
     """Add up the weights of equal rows, and leave out those that add up to zero.
 
-    Floats are equal if their bits are, so that a row always takes back itself.
+    Floats are equal if their bits are, so that a row always takes back itself. Other columns than
+    ``_weight`` may have equal names.
     """
-    names = [name for name in rows.schema.names if name != WEIGHT]
-    keys = {name: _as_bits(rows.column(name)) for name in names}
-    weight = Reduction(WEIGHT, "sum", WEIGHT)
-    summed = group(keys, rows, [weight]).select(rows.schema.names)
-    summed = summed.filter(pa.array(summed.column(WEIGHT).to_numpy() != 0))
+    at = rows.schema.names.index(WEIGHT)
+    keys = {str(n): _as_bits(column) for n, column in enumerate(rows.columns) if n != at}
+    summed = group(keys, rows, [Reduction(WEIGHT, "sum", WEIGHT)])
+    summed = summed.filter(pa.array(summed.columns[-1].to_numpy() != 0))
+    *others, weights = summed.columns
     columns = [
         as_array(column).view(field.type)
         if pa.types.is_floating(field.type)
         else column.cast(field.type)
-        for column, field in zip(summed.columns, rows.schema, strict=True)
+        for column, field in zip([*others[:at], weights, *others[at:]], rows.schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=rows.schema)
 

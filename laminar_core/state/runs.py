@@ -44,8 +44,6 @@ BLOCK_ROWS_MAX = 65_536
 _HALF_BITS = 32
 _LONG_BUCKET = 32
 _SAMPLED_ROWS = 1_024
-_UPPER, _TIME = "upper half", "row time"
-"""Columns for a moment only; no column of a user has such a name with these others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,11 +157,12 @@ def _together(kept: Sequence[tuple[Run, Integers]], layout: RowsLayout) -> _Colu
     if not layout.has_weights:
         return reduce(_Columns.merged_with, parts)
     columns = _concatenated(parts)
-    rows = columns.rows.append_column(_UPPER, pa.array(columns.upper))
-    rows = rows.append_column(_TIME, pa.array(columns.times_us))
+    rows = columns.rows.append_column("upper half", pa.array(columns.upper))
+    rows = rows.append_column("row time", pa.array(columns.times_us))
     rows = added_up(rows.combine_chunks())  # The order of sums depends on the pieces.
-    upper, times_us = (rows.column(name).to_numpy() for name in (_UPPER, _TIME))
-    return _columns(rows.drop_columns([_UPPER, _TIME]), upper, times_us).sorted()
+    upper, times_us = (column.to_numpy() for column in rows.columns[-2:])
+    own = rows.select(list(range(rows.num_columns - 2)))  # By position: names may repeat.
+    return _columns(own, upper, times_us).sorted()
 
 
 def _chosen(run: Run, rows: Integers) -> _Columns:

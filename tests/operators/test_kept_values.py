@@ -89,3 +89,14 @@ def test_columns_that_cannot_be_kept_are_refused() -> None:
         kept.check(pa.schema([("k", pa.string()), ("value", pa.int64())]))
     with pytest.raises(ConfigurationError, match="no column 't'"):
         Kept("value", pa.int64(), ("k",), "t").check(LEFT_SCHEMA.remove(2))
+
+
+def test_a_key_may_be_called_like_a_column_of_ours() -> None:
+    kept = Kept("value", pa.int64(), ("place in the batch",), "t", TTL_US, 0, 0)
+    rows = batch(0, [("a", 19, 1), ("b", 20, 2)])
+    rows = rows.rename_columns(["place in the batch" if n == "k" else n for n in rows.schema.names])
+    state = KeptValues(kept, context(), kept.layout(rows.schema))
+    state.advance(20)
+    accepted, times_us = state.in_time(rows)
+    assert accepted.column("place in the batch").to_pylist() == ["b"]
+    assert times_us.tolist() == [20]

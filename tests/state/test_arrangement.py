@@ -552,3 +552,16 @@ def test_rows_beyond_the_budget_are_not_in_memory(
     assert stored_rows == held.row_count == 100_000
     assert most < 8 * 1024 * 1024, "of 20 MB of rows"
     backend.close()
+
+
+@EITHER
+def test_columns_may_be_called_like_those_of_ours(backend: str) -> None:
+    fields = [("row time", pa.string()), ("upper half", pa.int64()), (WEIGHT, pa.int32())]
+    layout = RowsLayout(("row time",), pa.schema(fields))
+    held = opened(layout, backend)
+    for weight in (1, 1, -1):
+        rows = pa.table([["a", "b"], [1, 2], pa.array([weight] * 2, pa.int32())], layout.schema)
+        held.add(held.arranged(rows, np.zeros(2, np.int64)))
+    [stored_rows] = held.pin().stored_tables(MAX_PARALLELISM)
+    assert sorted(stored_rows.column("row time").to_pylist()) == ["a", "b"]
+    assert held.row_count == 2

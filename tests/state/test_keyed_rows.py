@@ -328,3 +328,13 @@ def test_forgotten_rows_are_no_change_and_changes_stay_changes() -> None:
     assert sorted(changes.column("k").to_pylist()) == ["b", "d"]
     rows.replace(plain(a=7))
     assert sorted(rows.rows().column("v").to_pylist()) == [3, 4, 5, 7]
+
+
+def test_the_newest_rows_are_found_whatever_keys_are_called() -> None:
+    layout = RowLayout(("row",), (), pa.schema([("row", pa.string()), ("v", pa.int64())]))
+    tables = [
+        pa.table({KEY_GROUP: pa.array([0, 1], pa.int32()), "row": ["a", "b"], "v": [v, v]})
+        for v in (1, 2)
+    ]
+    newest = newest_rows(tables, layout.keys, layout.stored_schema)
+    assert newest.select(["row", "v"]).to_pydict() == {"row": ["a", "b"], "v": [2, 2]}

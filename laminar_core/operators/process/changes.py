@@ -95,7 +95,7 @@ def newest_positions(identity: Mapping[str, pa.ChunkedArray]) -> Integers:
     """Return where each combination of values occurs last."""
     last = Reduction("row", lambda groups: pa.array(groups.order[groups.starts[1:] - 1]), None)
     found = group(dict(identity), pa.table(dict(identity)), [last])
-    return found.column("row").to_numpy()
+    return found.columns[-1].to_numpy()
 
 
 def least_of_all(times_us: Sequence[int | None]) -> int | None:

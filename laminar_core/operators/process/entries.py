@@ -45,7 +45,8 @@ from laminar_core.state.named_tables import TableLayout
 _SIZE_RATIO = 2
 _HALF = np.uint64(32)
 _LOWER = np.uint64(0xFFFF_FFFF)
-_PLACE = "_place"
+PLACE = "_place"
+"""While rows are held, beside the columns of the layout."""
 _Stay = Callable[[pa.Table], npt.NDArray[np.bool_]]
 """Says which rows stay."""
 
@@ -80,7 +81,7 @@ class PinnedEntries:
         for first, stop in hash_ranges(size_bytes, max_parallelism):
             slices = [slice(*np.searchsorted(upper, [first, stop])) for upper in uppers]
             tables = [run.slice(some) for run, some in zip(self.runs, slices, strict=True)]
-            plain = tuple(table.drop_columns([_PLACE]) for table in tables)
+            plain = tuple(table.drop_columns([PLACE]) for table in tables)
             yield from PinnedChanges(self.layout, plain, whole=self.whole).stored_tables(
                 max_parallelism
             )
@@ -102,7 +103,7 @@ class EntryTable:
         self._expires = EXPIRES in layout.schema.names
         self._forgets = not (is_reused and self._expires)
         self._schema = layout.schema.remove(0)
-        with_place = self._schema.append(pa.field(_PLACE, pa.uint64()))
+        with_place = self._schema.append(pa.field(PLACE, pa.uint64()))
         self._room = Room(with_place, backend.shelf(with_place))
         self._keys, self._entry = list(layout.keys[:-1]), layout.keys[-1]
         self._log = ChangeLog(layout)
@@ -217,7 +218,7 @@ class EntryTable:
     # --- runs -----------------------------------------------------------------------------------
 
     def _add(self, rows: pa.Table) -> None:
-        with_places = rows.append_column(_PLACE, [self._places(rows)])
+        with_places = rows.append_column(PLACE, [self._places(rows)])
         self._runs.append(_Run(*self._arranged([with_places])))
         for at in range(len(self._runs) - 2, -1, -1):
             older, newer = self._runs[at : at + 2]
@@ -248,7 +249,7 @@ class EntryTable:
     def _arranged(self, tables: Sequence[pa.Table]) -> tuple[pa.Table, UInt64Array]:
         """Sort rows by place, and keep the last one of each entry."""
         rows = pa.concat_tables(tables)
-        places: UInt64Array = rows.column(_PLACE).to_numpy()
+        places: UInt64Array = rows.column(PLACE).to_numpy()
         order = np.argsort(places, kind="stable")
         rows, places = rows.take(pa.array(order)).combine_chunks(), places[order]
         same = places[1:] == places[:-1]
@@ -264,7 +265,7 @@ class EntryTable:
         return rows, places
 
     def _taken(self, run: _Run, positions: Integers) -> pa.Table:
-        return run.rows.take(pa.array(positions)).drop_columns([_PLACE])
+        return run.rows.take(pa.array(positions)).drop_columns([PLACE])
 
     @staticmethod
     def _same(

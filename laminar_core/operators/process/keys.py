@@ -122,5 +122,5 @@ def distinct_prefix(rows: pa.Table, columns: Sequence[str]) -> int:
         place[sizes > 1] = groups.order[repeated]
         return pa.array(place)
 
-    found = group(held, rows, [Reduction(_ROW, second, None)]).column(_ROW)
+    found = group(held, rows, [Reduction(_ROW, second, None)]).columns[-1]
     return int(call_function("min", [found]).as_py() or 0)

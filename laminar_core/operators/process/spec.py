@@ -29,6 +29,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import LATE, Emitted, JsonObject, Side, SubtaskContext
 from laminar_core.operators.columns import require_columns, require_distinct
 from laminar_core.operators.process.declared import State
+from laminar_core.operators.process.entries import PLACE
 from laminar_core.operators.process.handles import Timers
 from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.process.lists import POSITION
@@ -185,7 +186,7 @@ class ProcessSpec(Generic[P]):
         Raises:
             ConfigurationError: a name is used twice, or cannot be one (INVALID_PIPELINE).
         """
-        reserved = (KEY_GROUP, EXPIRES, IS_SET, DUE, POSITION, ENTRY)
+        reserved = (KEY_GROUP, EXPIRES, IS_SET, DUE, POSITION, ENTRY, PLACE)
         require_distinct(
             [*self.keys, *self.process.state, *reserved],
             "rename the key or the state: what is stored has a column for each",

@@ -48,3 +48,9 @@ def test_the_least_is_unknown_as_long_as_one_is() -> None:
     assert least_of_all([3, 2]) == 2
     assert least_of_all([3, None]) is None
     assert least_of_all([]) is None
+
+
+def test_the_last_change_counts_whatever_columns_are_called() -> None:
+    table = pa.table({"row": [1, 2, 1], "value": [1, 2, 3]})
+    found = newest_changes([table], ["row"], table.schema)
+    assert sorted(found.column("value").to_pylist()) == [2, 3]

@@ -81,3 +81,8 @@ def test_only_a_single_key_has_values() -> None:
 def test_a_prefix_without_repetition_is_as_long_as_it_can_be(keys: str, count: int) -> None:
     table = pa.table({"k": pa.array(list(keys), pa.string())})
     assert distinct_prefix(table, ("k",)) == count
+
+
+def test_a_key_may_be_called_like_a_column_of_ours() -> None:
+    name = "first row of the key"
+    assert distinct_prefix(pa.table({name: [1, 2, 1]}), [name]) == 2

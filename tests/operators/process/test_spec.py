@@ -119,6 +119,7 @@ def test_lists_and_maps_are_tables_of_their_own() -> None:
         ({"process": with_state("key")}, ErrorCode.INVALID_PIPELINE),
         ({"process": with_state("a b")}, ErrorCode.INVALID_PIPELINE),
         ({"process": with_state("due")}, ErrorCode.INVALID_PIPELINE),
+        ({"process": with_state("_place")}, ErrorCode.INVALID_PIPELINE),
     ],
 )
 def test_what_cannot_be_stored_is_refused_before_anything_starts(changes, code) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.grouping import plain_column
@@ -274,12 +275,32 @@ class EnrichSubtask:
                 continue
             self.failed_row_count += number(snapshot.properties["failed_row_count"])
             for table in snapshot.tables:
-                for batch in table.rows.cast(self._input_schema).to_batches():
-                    self._enqueue(batch)
+                size = min(self._limits.rows_per_call, *map(_rows_max, self._input_schema.types))
+                for batch in table.rows.to_batches(max_chunksize=size):
+                    self._enqueue(_encoded(batch, self._input_schema))
         self._received_us = _least(snapshots, "received_us")
         self._passed_us = _least(snapshots, "passed_us")
         if self._queue and self._received_us is not None:
             self._queue.append(Watermark(self._received_us))
+
+
+def _rows_max(of: pa.DataType) -> int:
+    """Return how many rows fit into a batch for certain, each with a value of its own."""
+    index_type = of.index_type if pa.types.is_dictionary(of) else pa.int64()
+    return int(np.iinfo(index_type.to_pandas_dtype()).max)
+
+
+def _encoded(plain: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Encode plain columns as they came; no type of pyarrow's is too odd for an index per row."""
+    columns: list[pa.Array] = []
+    for field in schema:
+        column = plain.column(field.name)
+        if pa.types.is_dictionary(field.type):
+            nulls = column.is_null().to_numpy(zero_copy_only=False)
+            indices = pa.array(np.arange(len(column)), field.type.index_type, mask=nulls)
+            column = pa.DictionaryArray.from_arrays(indices, column, ordered=field.type.ordered)
+        columns.append(column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _least(snapshots: Sequence[Snapshot], name: str) -> int | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from laminar_core.errors import ConfigurationError, JobFailedError
-from laminar_core.operators.base import Snapshot
+from laminar_core.operators.base import Snapshot, StateTable
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
 from tests.operators.enrich.enriched import ADDED, Bench
 
@@ -210,6 +211,30 @@ def test_dictionaries_are_written_as_plain_values() -> None:
     assert table.rows.schema == pa.schema([("n", pa.string())])
     subtask.restore([Snapshot((table,), cut(spec_bench).properties)])
     assert subtask._queue[-1].rows.schema == schema
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(["a", None, "b"]),
+        pa.array([1, None], pa.int16()),
+        pa.array([1, 2], pa.int32()).cast(pa.date32()),
+        pa.array([Decimal("1.5"), None], pa.decimal32(3, 1)),
+        pa.array([str(n) for n in range(200)]),
+    ],
+)
+def test_waiting_rows_of_any_dictionary_are_restored(values: pa.Array) -> None:
+    """Goal: also those of several batches, which have more values together than an index holds."""
+    schema = pa.schema([("n", pa.dictionary(pa.int8(), values.type, ordered=True))])
+    bench = Bench(rows_per_call=500)
+    subtask = bench.subtask
+    subtask._input_schema = schema
+    subtask.restore([Snapshot((StateTable("", pa.table({"n": values})),), cut(bench).properties)])
+    waiting = [one.rows for one in subtask._queue]
+    assert all(rows.schema == schema for rows in waiting)
+    assert [n for rows in waiting for n in rows.column("n").to_pylist()] == values.to_pylist()
+    (table,) = cut(bench).tables
+    assert table.rows.column("n").combine_chunks().equals(values)
 
 
 class Dozing:

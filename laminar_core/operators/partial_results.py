@@ -15,6 +15,7 @@ from laminar_core.aggregates.accumulators import (
 from laminar_core.aggregates.grouping import plain_type
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.operators.columns import require_columns, require_distinct
+from laminar_core.state.window_layout import KEY_GROUP
 
 
 def combined_schema(
@@ -29,7 +30,8 @@ def combined_schema(
 
     Raises:
         ConfigurationError: a column is missing (WRONG_SCHEMA), has a type that cannot be a key or
-            aggregated so (UNSUPPORTED_TYPE), or two columns have one name (INVALID_PIPELINE).
+            aggregated so (UNSUPPORTED_TYPE), or two columns have one name (INVALID_PIPELINE), be it
+            with the key group in a checkpoint.
     """
     values = [column for needs in accumulators for column in needs.columns]
     require_columns(input_schema, [*keys, *values])
@@ -41,7 +43,7 @@ def combined_schema(
     for needs in accumulators:
         over = [input_schema.field(column).type for column in needs.columns]
         fields.append(pa.field(needs.name, accumulator_type(needs, *over)))
-    require_distinct([field.name for field in fields], "rename the key column")
+    require_distinct([KEY_GROUP, *(field.name for field in fields)], "rename the key column")
     return pa.schema(fields)
 
 

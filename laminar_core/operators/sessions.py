@@ -123,10 +123,12 @@ class PartialSessions:
 
         Raises:
             ConfigurationError: a column is missing (WRONG_SCHEMA) or of a type that cannot be a
-                key, an event time or aggregated so (UNSUPPORTED_TYPE).
+                key, an event time or aggregated so (UNSUPPORTED_TYPE), or a key is called like
+                another column of state (INVALID_PIPELINE).
         """
         require_columns(input_schema, [self.time_column])
         require_time_column(input_schema, self.time_column)
+        require_distinct([EMITTED, *self.keys], "rename the key column")
         return combined_schema(input_schema, self.keys, self.accumulators, _BOUNDS)
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "SessionCombiner":
@@ -262,7 +264,6 @@ class Sessions:
         """Return the columns and times of the state."""
         schema = self._partial(input_schema)
         if self.early_us is not None:
-            require_distinct([*schema.names, EMITTED], "rename the key column")
             schema = schema.append(self.emitted(input_schema).field)
         return SessionLayout(
             keys=self.keys,

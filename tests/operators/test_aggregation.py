@@ -172,7 +172,7 @@ def test_a_key_of_lists_is_refused() -> None:
     assert caught.value.code is ErrorCode.UNSUPPORTED_TYPE
 
 
-@pytest.mark.parametrize("name", ["window_start", "count(*)", "sum(v)"])
+@pytest.mark.parametrize("name", ["window_start", "count(*)", "sum(v)", "key_group"])
 def test_a_key_that_is_called_like_a_column_of_state_is_refused(name: str) -> None:
     schema = INPUT.append(pa.field(name, pa.string()))
     with pytest.raises(ConfigurationError, match="rename the key") as caught:

@@ -256,11 +256,11 @@ class Values:
 
 
 def test_results_that_cannot_be_compared_and_names_that_are_taken_are_refused() -> None:
-    renamed = pa.schema([INPUT.field(0).with_name("_emitted"), *list(INPUT)[1:]])
-    partial = replace(PARTIAL, keys=("_emitted",)).output_schema(renamed)
-    with pytest.raises(ConfigurationError, match="rename the key column") as caught:
-        replace(EARLY, keys=("_emitted",)).layout(partial)
-    assert caught.value.code is ErrorCode.INVALID_PIPELINE
+    for name in ("_emitted", "key_group"):
+        renamed = pa.schema([INPUT.field(0).with_name(name), *list(INPUT)[1:]])
+        with pytest.raises(ConfigurationError, match="rename the key column") as caught:
+            replace(PARTIAL, keys=(name,)).output_schema(renamed)
+        assert caught.value.code is ErrorCode.INVALID_PIPELINE
     ids = replace(EARLY, aggregates=(agg.count(name="_weight"),))
     with pytest.raises(ConfigurationError, match="'_weight', and rows that come and go"):
         ids.output_schema(PARTIAL.output_schema(INPUT))

@@ -2,8 +2,10 @@
 
 Rows are kept in immutable *runs*, see ``runs``. Each batch is a new run. Two neighbours become one
 when the older has at most twice the rows of the newer, so there are few runs and each row is copied
-a logarithmic number of times. A run is rewritten when about half of its rows have expired. So at
-most about as many expired rows are held as living ones, and no row is looked at for each watermark.
+a logarithmic number of times. With weights that holds for runs of any size, so what was taken back
+is gone when about as many rows have come as are there. A run is rewritten when about half of its
+rows have expired. So at most about as many expired rows are held as living ones, and no row is
+looked at for each watermark.
 
 With a backend on disk the rows of large runs are there, see ``kept_rows``.
 
@@ -46,7 +48,7 @@ from laminar_core.state.window_layout import KEY_GROUP
 
 _SIZE_RATIO = 2
 JOINED_BYTES_MAX = 128 * 1024 * 1024
-"""Larger runs are not merged: that would block the worker."""
+"""Larger runs are not merged, unless rows have weights: that would block the worker."""
 UNPROBED_ROWS_MAX = 65_536
 """Larger runs are not merged where nothing is probed: nothing would be faster."""
 CANDIDATES_MAX = 2 * 1024 * 1024
@@ -361,4 +363,6 @@ class Arrangement:
             return False
         if not self._is_probed and len(older) + len(newer) > UNPROBED_ROWS_MAX:
             return False
+        if self.layout.has_weights:  # Or rows that were taken back would stay for ever.
+            return True
         return older.rows.nbytes + newer.rows.nbytes <= JOINED_BYTES_MAX

@@ -44,6 +44,8 @@ BLOCK_ROWS_MAX = 65_536
 _HALF_BITS = 32
 _LONG_BUCKET = 32
 _SAMPLED_ROWS = 1_024
+_BLOCKS_AT_ONCE = 64
+"""About 16 MB of rows in memory whose weights are added up together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,12 +93,15 @@ def joined(
 ) -> Run:
     """Make one run of several, without the rows that expire at ``expired_us`` or before.
 
-    Weights of equal rows are added up, and rows without weight are left out. If a run is on the
+    Weights of equal rows are added up, a part of the rows at a time, and rows without weight are
+    left out. If a run is on the
     shelf of ``room``, the new one is put there too, block by block.
     """
     kept = [(run, living(run, expired_us)) for run in runs]
     if room is None or all(is_held(run.rows) for run in runs):
-        return _indexed(_together(kept, layout))
+        slices = _by_hashes(kept, _BLOCKS_AT_ONCE) if layout.has_weights else [kept]
+        whole = _concatenated([_together(some, layout) for some in slices])
+        return _indexed(replace(whole, rows=whole.rows.combine_chunks()))
     columns = [_chosen(run, rows[:0]) for run, rows in kept]
     blocks: list[Chunk] = []
     start_us = min(run.oldest_us for run in runs)
@@ -187,9 +192,15 @@ def _concatenated(parts: Sequence[_Columns]) -> _Columns:
     )
 
 
-def _by_hashes(kept: Sequence[tuple[Run, Integers]]) -> Iterator[list[tuple[Run, Integers]]]:
-    """Yield the rows in pieces of about a block, cut where the upper half of the hash changes."""
-    size = rows_per_block([run.rows for run, _ in kept], sum(len(run) for run, _ in kept))
+def _by_hashes(
+    kept: Sequence[tuple[Run, Integers]], blocks_at_once: int = 1
+) -> Iterator[Sequence[tuple[Run, Integers]]]:
+    """Yield the rows in pieces of some blocks, cut where the upper half of the hash changes."""
+    row_count = sum(len(run) for run, _ in kept)
+    size = blocks_at_once * rows_per_block([run.rows for run, _ in kept], row_count)
+    if row_count <= size:
+        yield kept
+        return
     for slices in common_cuts([run.upper[rows] for run, rows in kept], size):
         yield [(run, rows[some]) for (run, rows), some in zip(kept, slices, strict=True)]
 

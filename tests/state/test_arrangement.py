@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_core.codec.key_groups import key_group_range, key_groups_of
-from laminar_core.state import arrangement
+from laminar_core.state import arrangement, runs
 from laminar_core.state.arrangement import Arrangement, PinnedRuns
 from laminar_core.state.content import content_of
 from laminar_core.state.expiry import EXPIRES
@@ -565,3 +565,22 @@ def test_columns_may_be_called_like_those_of_ours(backend: str) -> None:
     [stored_rows] = held.pin().stored_tables(MAX_PARALLELISM)
     assert sorted(stored_rows.column("row time").to_pylist()) == ["a", "b"]
     assert held.row_count == 2
+
+
+@EITHER
+def test_large_runs_with_weights_are_merged_a_part_at_a_time(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: rows that were taken back do not stay for ever, however many there are."""
+    monkeypatch.setattr(arrangement, "JOINED_BYTES_MAX", 1_000)
+    monkeypatch.setattr(runs, "_BLOCKS_AT_ONCE", 4)
+    held, there = opened(WEIGHTED, backend), 200
+    for step in range(20):
+        added(held, [(str(n), 0, step) for n in range(there)], [1] * there)
+        if step:
+            added(held, [(str(n), 0, step - 1) for n in range(there)], [-1] * there)
+        held.take_changes()
+        assert held.row_count <= 6 * there
+    assert counted(merged(stored(held.pin()), WEIGHTED)) == {
+        (str(n), 0, 19, False): 1 for n in range(there)
+    }

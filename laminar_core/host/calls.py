@@ -86,7 +86,11 @@ class ThreadCalls:
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
-    loop.run_forever()
+    is_stopped = False
+    while not is_stopped:
+        with suppress(SystemExit, KeyboardInterrupt):  # A task that raises one ends the loop.
+            loop.run_forever()
+            is_stopped = True
     loop.close()
 
 

@@ -51,6 +51,19 @@ def test_the_end_cancels_calls_and_their_thread() -> None:
     assert active_count() == before
 
 
+def test_a_task_that_exits_ends_neither_the_thread_nor_other_calls() -> None:
+    calls = ThreadCalls()
+
+    async def exits() -> None:
+        raise SystemExit
+
+    failed = calls.start(exits())
+    with pytest.raises(SystemExit):
+        failed.result(MAX_S)
+    assert calls.start(double(4)).result(MAX_S) == 8
+    calls.close()
+
+
 def test_without_a_call_there_is_no_thread() -> None:
     before = active_count()
     ThreadCalls().close()

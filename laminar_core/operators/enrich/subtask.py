@@ -199,14 +199,16 @@ class EnrichSubtask:
             try:
                 async with asyncio.timeout(self._limits.timeout_ms / 1000):
                     return _Answer(await self._function(rows))
-            except Exception as error:  # noqa: BLE001 - of the user's function
+            except BaseException as error:
+                if isinstance(error, GeneratorExit) or _is_ending():
+                    raise
                 failures += 1
                 if failures == self._limits.attempts:
                     return _Answer(None, self._said(error))
             wait_ms = self._random.uniform(0, policy.wait_bound_ms(failures))
             await asyncio.sleep(wait_ms / 1000)
 
-    def _said(self, error: Exception) -> str:
+    def _said(self, error: BaseException) -> str:
         if isinstance(error, TimeoutError) and not str(error):
             return f"no answer in {self._limits.timeout_ms:g} ms"
         return f"{type(error).__name__}: {error}".partition("\n")[0]
@@ -282,6 +284,12 @@ class EnrichSubtask:
         self._passed_us = _least(snapshots, "passed_us")
         if self._queue and self._received_us is not None:
             self._queue.append(Watermark(self._received_us))
+
+
+def _is_ending() -> bool:
+    """Return whether this call is cancelled from outside, and not by what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _rows_max(of: pa.DataType) -> int:

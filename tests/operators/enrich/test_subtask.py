@@ -148,6 +148,26 @@ def test_a_call_that_is_not_answered_in_time_has_failed() -> None:
     assert bench.calls.running_count == 0
 
 
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(1), KeyboardInterrupt()])
+def test_a_call_that_ends_in_any_way_without_an_answer_has_failed(error: BaseException) -> None:
+    async def ends(batch: pa.RecordBatch) -> pa.RecordBatch:
+        del batch
+        raise error
+
+    bench = Bench(ends, on_error="side", attempts=2)
+    bench.take(1)
+    [(side, row, reason)] = bench.wait()
+    assert (side, row, reason.partition(":")[0]) == ("failed", 1, type(error).__name__)
+
+
+def test_a_call_that_is_cancelled_at_the_end_is_not_made_again() -> None:
+    bench = Bench(on_error="null", attempts=2)
+    bench.take(1)
+    bench.calls.close()
+    assert bench.calls.running_count == 0
+    assert bench.service.calls == [[1]]
+
+
 async def nobody(batch: pa.RecordBatch) -> Any:
     del batch
 

@@ -23,7 +23,7 @@ def typed_values(what: str, values: Values, data_type: pa.DataType) -> pa.Array:
             found = as_array(values)
             return found if found.type.equals(data_type) else found.cast(data_type)
         return pa.array(values, data_type)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = str(error).partition("\n")[0]
         raise wrong(f"{what} holds {data_type}, and was given something else: {reason}") from error
 

@@ -138,7 +138,7 @@ class TwoSided:
         """
         for side, schema in zip(self.sides, inputs, strict=True):
             side.check(schema)
-        require_alike(*self.sides, inputs)
+        require_keys(*self.sides, inputs)
 
 
 def late_outputs(sides: Sequence[JoinSide], inputs: Sequence[pa.Schema]) -> Mapping[str, pa.Schema]:
@@ -209,6 +209,23 @@ def times_of(rows: pa.Table, column: str) -> Integers:
         DataError: one is so far off that it cannot be right (ARITHMETIC_OVERFLOW).
     """
     return known_times_us(as_array(rows.column(column)), column)
+
+
+def require_keys(left: HasKeys, right: HasKeys, schemas: Sequence[pa.Schema]) -> None:
+    """Accept two sides whose keys can be equal, and are kept under their names.
+
+    Raises:
+        ConfigurationError: as ``require_alike``, or a column is two keys (INVALID_PIPELINE).
+    """
+    for keys in (left.keys, right.keys):
+        for key in keys:
+            if keys.count(key) > 1:
+                raise ConfigurationError(
+                    ErrorCode.INVALID_PIPELINE,
+                    f"{key!r} is more than one of the keys {list(keys)}: name it once, or copy it"
+                    " to another column with map",
+                )
+    require_alike(left, right, schemas)
 
 
 def require_alike(left: HasKeys, right: HasKeys, schemas: Sequence[pa.Schema]) -> None:

@@ -34,7 +34,7 @@ from laminar_core.operators.joins.side import (
     RIGHT,
     EventRows,
     TwoSided,
-    require_alike,
+    require_keys,
 )
 from laminar_core.operators.joins.subtask import HeldRows, JoinSubtask
 from laminar_core.operators.process.keys import Keys
@@ -124,7 +124,7 @@ class UpdatingJoin(TwoSided):
                         " one: give it another name with map",
                     )
             weighted_schema(schema)
-        require_alike(*self.sides, plain)
+        require_keys(*self.sides, plain)
 
     def columns(self, *inputs: pa.Schema) -> JoinedColumns:
         """Return the columns of the result, without the weight."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.operators.base import LATE, JsonObject, SubtaskContext
 from laminar_core.operators.columns import require_columns
-from laminar_core.operators.joins.side import require_alike
+from laminar_core.operators.joins.side import require_keys
 from laminar_core.operators.process.handles import Timers
 from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.process.spec import DeclaresState, ProcessSpec, RowsOut
@@ -91,7 +91,7 @@ class ProcessConnected(ProcessSpec[ConnectedProcess]):
             require_columns(schema, one.keys)
             for key in one.keys:
                 require_key_type(schema.field(key).type)
-        require_alike(*self.inputs, inputs)
+        require_keys(*self.inputs, inputs)
         self.require_names(self._late(inputs))
         for one, schema, name in zip(self.inputs, inputs, self.input_names, strict=True):
             self.require_time(schema, one.time_column, f" of the {name}")

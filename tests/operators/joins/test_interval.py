@@ -243,6 +243,14 @@ def test_a_key_of_one_name_is_one_column_of_either_side() -> None:
             "as many on both sides",
         ),
         (
+            IntervalJoin(
+                "join", JoinSide("l", ("k", "id"), "t"), JoinSide("r", ("k",) * 2, "t"), 0, 1
+            ),
+            LEFT_SCHEMA,
+            LEFT_SCHEMA,
+            r"'k' is more than one of the keys \['k', 'k'\]: name it once",
+        ),
+        (
             IntervalJoin("join", LEFT, JoinSide("right", ("k",), "t"), 0, 1),
             LEFT_SCHEMA,
             pa.schema([("k", pa.int64()), ("t", pa.int64())]),

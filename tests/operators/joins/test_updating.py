@@ -324,6 +324,12 @@ def test_dictionaries_make_no_difference_and_a_semi_join_keeps_only_keys() -> No
         (join(), LEFT_SCHEMA.append(pa.field("t_right", "i8")), RIGHT_SCHEMA, "another suffix"),
         (join(), LEFT_SCHEMA, RIGHT_SCHEMA.append(pa.field("l", pa.list_(pa.int8()))), "'l' is"),
         (
+            UpdatingJoin("join", JoinSide("l", ("k", "k"), "t"), JoinSide("r", ("key", "u"), "t")),
+            LEFT_SCHEMA,
+            RIGHT_SCHEMA,
+            "'k' is more than one of the keys",
+        ),
+        (
             UpdatingJoin("join", LEFT, JoinSide("right", ("u",), "t")),
             LEFT_SCHEMA,
             RIGHT_SCHEMA,

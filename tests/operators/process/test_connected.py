@@ -122,6 +122,11 @@ def with_sides(*names: str) -> Weigh:
             ErrorCode.INVALID_PIPELINE,
             "as many on both sides",
         ),
+        (
+            {"inputs": (ProcessInput(("key", "ts"), "ts"), ProcessInput(("of", "of"), "at"))},
+            ErrorCode.INVALID_PIPELINE,
+            "'of' is more than one of the keys",
+        ),
         ({"process": with_sides("late_left")}, ErrorCode.INVALID_PIPELINE, "its late rows"),
     ],
 )

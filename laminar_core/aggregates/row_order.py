@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
-from pyarrow.compute import RankOptions, call_function
+from pyarrow.compute import RankOptions, SortOptions, call_function
 
+from laminar_core.aggregates.group_keys import flat_keys
 from laminar_core.aggregates.grouping import comparable, is_ordered
 from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.codec.canonical import canonical_floats
@@ -84,6 +85,17 @@ def ranks_of(column: pa.ChunkedArray) -> list[Integers]:
         return [rank]
     known = values.is_valid().to_numpy(zero_copy_only=False)
     return [known.astype(np.int64), np.where(known, rank, 0)]
+
+
+def ascending(columns: Iterable[pa.ChunkedArray]) -> pa.Array:
+    """Return the positions of rows in the order of keys of any type, the first column first.
+
+    Nulls and NaN come last; equal rows keep their order.
+    """
+    flat = [comparable(part) for column in columns for part in flat_keys(column)]
+    table = pa.Table.from_arrays(flat, [str(n) for n in range(len(flat))])
+    options = SortOptions([(name, "ascending") for name in table.column_names])
+    return call_function("sort_indices", [table], options)
 
 
 def places(numbers: Integers) -> Integers:

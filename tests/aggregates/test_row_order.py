@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from laminar_core.aggregates.row_order import places, ranks_of, stable_order, total_order
+from laminar_core.aggregates.row_order import ascending, places, ranks_of, stable_order, total_order
 
 NAN = float("nan")
 
@@ -83,3 +83,22 @@ def test_the_order_is_stable_however_many_bits_the_ranks_need(spread: int) -> No
 def test_places_begin_anew_with_each_group() -> None:
     assert places(np.array([4, 4, 5, 9, 9, 9])).tolist() == [0, 1, 0, 0, 1, 2]
     assert places(np.empty(0, np.int64)).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(np.array([-2, 0, 1, 3], np.float16)),
+        pa.array([-1.0, 2.0, NAN, None]),
+        pa.array([Decimal("-1.5"), Decimal("10.0"), None], pa.decimal32(3, 1)),
+        pa.array([-5, 7, None], pa.duration("s")),
+        pa.array(["", "a", "b", None]),
+        pa.array([{"half": np.float16(-2)}, {"half": np.float16(3)}]),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_keys_of_any_type_ascend_with_nulls_last(column: pa.Array) -> None:
+    first = pa.chunked_array([[0] * len(column)])
+    backwards = pa.chunked_array([column.take(pa.array(range(len(column))[::-1]))])
+    found = backwards.take(ascending([first, backwards]))
+    assert str(found.to_pylist()) == str(column.to_pylist())

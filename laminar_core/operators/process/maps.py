@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow.compute import SortOptions, call_function
 
-from laminar_core.aggregates.group_keys import flat_keys
 from laminar_core.aggregates.row_groups import Integers, as_array
+from laminar_core.aggregates.row_order import ascending
 from laminar_core.codec.canonical import canonical
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.operators.base import JsonObject
@@ -121,12 +120,7 @@ class KeyedMaps(KeptEntries):
     def items(self, keys: Keys) -> pa.MapArray:
         """Return all entries of each key, ordered by what they are found by."""
         owners, rows = self._entries_of(keys)
-        flat = [owners, *flat_keys(rows.column(ENTRY))]
-        table = pa.Table.from_arrays(
-            [pa.chunked_array([flat[0]]), *flat[1:]], [str(n) for n in range(len(flat))]
-        )
-        options = SortOptions([(name, "ascending") for name in table.column_names])
-        rows = rows.take(call_function("sort_indices", [table], options))
+        rows = rows.take(ascending([pa.chunked_array([owners]), rows.column(ENTRY)]))
         held = [as_array(rows.column(name)) for name in (ENTRY, self.layout.name)]
         return pa.MapArray.from_arrays(offsets(owners, len(keys)), *held)
 

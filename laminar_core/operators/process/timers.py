@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers
+from laminar_core.aggregates.row_order import ascending
 from laminar_core.operators.process.changes import (
     ChangeLog,
     PinnedChanges,
@@ -181,4 +182,4 @@ class TimerTable:
         return newest_changes(tables, self.layout.keys, self._schema)
 
     def _in_order(self, rows: pa.Table) -> pa.Table:
-        return rows.sort_by([(name, "ascending") for name in (EXPIRES, *self._keys)])
+        return rows.take(ascending(rows.column(name) for name in (EXPIRES, *self._keys)))

@@ -57,6 +57,7 @@ def test_a_single_key_has_a_dictionary() -> None:
     ("key_type", "entries"),
     [
         (pa.float64(), [0.5, -2.0]),
+        (pa.float16(), [np.float16(0.5), np.float16(-2.0)]),
         (pa.bool_(), [True, False]),
         (pa.date32(), [dt.date(2024, 1, 2), dt.date(2023, 1, 2)]),
         (pa.struct([("a", pa.int64())]), [{"a": 2}, {"a": 1}]),

@@ -101,3 +101,13 @@ def test_a_change_that_waits_keeps_no_other_key_in_memory() -> None:
     kept = [*timers._waiting.tables, *(timers._log._changes or [])]
     assert [table.num_rows for table in kept] == [1, 1]
     assert all(table.get_total_buffer_size() < 1_000 for table in kept)
+
+
+def test_keys_of_any_type_have_timers() -> None:
+    halves = pa.array([1.0, None, -2.0]).cast(pa.float16())
+    points = pa.StructArray.from_arrays([halves], ["half"])
+    for keys in (halves, points, pa.array([3, None, 1], pa.duration("s"))):
+        timers = TimerTable(timer_layout("event-timers", [pa.field("k", keys.type)]))
+        timers.change(pa.table({"k": keys}), np.array([5, 5, 5]), is_set=True)
+        [due] = timers.fire(5)
+        assert due.column("k").to_pylist() == keys.take(pa.array([2, 0, 1])).to_pylist()

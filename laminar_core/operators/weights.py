@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from laminar_core.aggregates.grouping import plain_column
 from laminar_core.codec.stable_hash import require_key_type
-from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.state.named_tables import WEIGHT, added_up
 from laminar_core.state.rows_layout import WEIGHT_TYPE
 
@@ -93,13 +93,7 @@ def consolidate(rows: pa.Table | Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """
     table = pa.Table.from_batches(rows) if isinstance(rows, Sequence) else rows
     plain = pa.table({name: plain_column(table.column(name)) for name in table.column_names})
-    try:
-        summed = added_up(plain)
-    except pa.ArrowInvalid as error:
-        raise DataError(
-            ErrorCode.ARITHMETIC_OVERFLOW, "more equal rows come or go than 32 bits can count"
-        ) from error
-    return as_batch(summed.cast(table.schema))
+    return as_batch(added_up(plain).cast(table.schema))
 
 
 def as_batch(table: pa.Table) -> pa.RecordBatch:

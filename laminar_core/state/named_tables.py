@@ -14,6 +14,7 @@ import pyarrow as pa
 from laminar_core.aggregates.grouping import Reduction, group
 from laminar_core.aggregates.row_groups import as_array
 from laminar_core.codec.key_groups import key_group_order
+from laminar_core.errors import DataError, ErrorCode
 from laminar_core.records.record import JsonObject
 from laminar_core.state.expiry import unexpired
 from laminar_core.state.keyed_rows import newest_rows
@@ -115,12 +116,16 @@ def added_up(rows: pa.Table) -> pa.Table:
 
     Floats are equal if their bits are, so that a row always takes back itself. Other columns than
     ``_weight`` may have equal names.
+
+    Raises:
+        DataError: a weight leaves 32 bits (ARITHMETIC_OVERFLOW).
     """
     at = rows.schema.names.index(WEIGHT)
     keys = {str(n): _as_bits(column) for n, column in enumerate(rows.columns) if n != at}
     summed = group(keys, rows, [Reduction(WEIGHT, "sum", WEIGHT)])
     summed = summed.filter(pa.array(summed.columns[-1].to_numpy() != 0))
     *others, weights = summed.columns
+    weights = narrow_weights(weights, rows.schema.field(at).type)
     columns = [
         as_array(column).view(field.type)
         if pa.types.is_floating(field.type)
@@ -128,6 +133,20 @@ def added_up(rows: pa.Table) -> pa.Table:
         for column, field in zip([*others[:at], weights, *others[at:]], rows.schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+def narrow_weights(weights: pa.ChunkedArray, to: pa.DataType) -> pa.ChunkedArray:
+    """Return weights that were computed with 64 bits as they are kept.
+
+    Raises:
+        DataError: one leaves 32 bits (ARITHMETIC_OVERFLOW).
+    """
+    try:
+        return weights.cast(to)
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            ErrorCode.ARITHMETIC_OVERFLOW, "more equal rows come or go than 32 bits can count"
+        ) from error
 
 
 def _as_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:

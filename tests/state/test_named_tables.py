@@ -3,11 +3,13 @@
 import pyarrow as pa
 import pytest
 
+from laminar_core.errors import DataError, ErrorCode
 from laminar_core.state.expiry import EXPIRES
 from laminar_core.state.named_tables import (
     TABLES,
     WEIGHT,
     TableLayout,
+    added_up,
     described,
     layout_of,
 )
@@ -149,3 +151,10 @@ def test_a_key_whose_newest_row_says_that_it_has_nothing_is_left_out_by_readers_
     assert layout_of("left", SCHEMA, description) == removable
     read = merged_rows([FIRST, removed], description, None, "left")
     assert [line[1] for line in values(read)] == ["c"]
+
+
+def test_more_equal_rows_than_a_weight_can_count_are_one_line() -> None:
+    rows = pa.table({"key": [1, 1], WEIGHT: pa.array([2**31 - 1, 1], pa.int32())})
+    with pytest.raises(DataError, match="more equal rows come or go than 32 bits") as caught:
+        added_up(rows)
+    assert caught.value.code is ErrorCode.ARITHMETIC_OVERFLOW

@@ -49,7 +49,7 @@ from laminar_core.operators.weights import (
 from laminar_core.operators.windows import event_times_us, require_time_column
 from laminar_core.protocol.types import WATERMARK_END_US
 from laminar_core.state.expiry import EXPIRES
-from laminar_core.state.named_tables import TABLES, added_up, described
+from laminar_core.state.named_tables import TABLES, added_up, described, narrow_weights
 from laminar_core.state.rows_layout import RowsLayout
 from laminar_core.state.runs import blocks
 from laminar_core.state.window_layout import TIME_TYPE
@@ -361,6 +361,5 @@ def _reweighted(rows: pa.Table, weights: Integers) -> pa.Table:
 
 
 def _weighted(rows: pa.Table, weights: Integers) -> pa.Table:
-    return rows.append_column(
-        WEIGHT_FIELD, pa.array(weights.astype(np.int64)).cast(WEIGHT_FIELD.type)
-    )
+    wide = pa.chunked_array([weights.astype(np.int64)])
+    return rows.append_column(WEIGHT_FIELD, narrow_weights(wide, WEIGHT_FIELD.type))

@@ -361,3 +361,12 @@ def test_state_of_other_columns_is_refused_and_the_description_is_its_meaning() 
     described = [join().describe(), join("left").describe(), join(ttl_us=5).describe()]
     assert all(described[0] != other for other in described[1:])
     assert join(weighted=True).describe() == described[0]
+
+
+def test_more_pairs_of_equal_rows_than_a_weight_can_count_are_one_line() -> None:
+    subtask = join(weighted=True).open(context(), *WEIGHTED)
+    sides = [weighted(batch(side, [("a", 1, 1)]), 50_000) for side in (0, 1)]
+    list(subtask.process_input(0, sides[0]))
+    with pytest.raises(DataError, match="more equal rows come or go than 32 bits") as caught:
+        list(subtask.process_input(1, sides[1]))
+    assert caught.value.code is ErrorCode.ARITHMETIC_OVERFLOW

@@ -1,13 +1,12 @@
 """Checks of what a user's function emits: batches, and rows of side outputs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import Side
-from laminar_core.operators.stateless import one_line
 
 
 def require_emitted(
@@ -24,8 +23,16 @@ def require_emitted(
         return result
     said = type(result).__name__
     if isinstance(result, pa.RecordBatch):
-        said = one_line(result.schema)
-    raise ConfigurationError(ErrorCode.WRONG_SCHEMA, f"{what} {said} instead of {one_line(schema)}")
+        said = _one_line(result.schema)
+    raise ConfigurationError(
+        ErrorCode.WRONG_SCHEMA, f"{what} {said} instead of {_one_line(schema)}"
+    )
+
+
+def one_or_several(result: Any) -> Iterable[Any]:  # noqa: ANN401 - of the user
+    """Return what a function emits, one by one; what is no list is one, and can be refused."""
+    is_one = isinstance(result, pa.RecordBatch | Side) or not hasattr(result, "__iter__")
+    return (result,) if is_one else result
 
 
 def require_side(side: Side, sides: Mapping[str, pa.Schema], what: str) -> pa.RecordBatch:
@@ -42,3 +49,8 @@ def require_side(side: Side, sides: Mapping[str, pa.Schema], what: str) -> pa.Re
             f" {known}",
         )
     return require_emitted(side.rows, sides[side.output], f"{what} to side {side.output!r}")
+
+
+def _one_line(schema: pa.Schema) -> str:
+    """Return the columns and their types for a message."""
+    return "(" + ", ".join(f"{field.name} {field.type}" for field in schema) + ")"

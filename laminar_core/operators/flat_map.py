@@ -14,7 +14,7 @@ import pyarrow as pa
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import ANY_MODE, JsonObject, OutputMode, Side, SubtaskContext
 from laminar_core.operators.columns import require_distinct
-from laminar_core.operators.emitted import require_emitted, require_side
+from laminar_core.operators.emitted import one_or_several, require_emitted, require_side
 from laminar_core.operators.stateless import StatelessSubtask, describe_function
 from laminar_core.operators.weights import (
     unweighted,
@@ -122,10 +122,7 @@ class FlatMapBatches:
         return FlatMapSubtask(apply)
 
     def _results(self, batch: pa.RecordBatch) -> Iterator[BatchesOut]:
-        results: Any = self.function(batch)
-        if isinstance(results, BatchesOut):  # It would be taken for a list of columns.
-            results = (results,)
-        for result in results:
+        for result in one_or_several(self.function(batch)):
             if not isinstance(result, BatchesOut):
                 raise _wrong_schema(
                     f"flat_map {self.operator_id!r} returned a {type(result).__name__} where a"
@@ -217,7 +214,7 @@ class MapRows:
 
 
 def _several(result: Row | Iterable[Row]) -> Iterable[object]:
-    return (result,) if _is_row(result) else result
+    return (result,) if _is_row(result) or not hasattr(result, "__iter__") else result
 
 
 def _is_row(thing: object) -> TypeGuard[Row]:

@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,7 @@ from laminar_core.operators.base import (
     SubtaskContext,
 )
 from laminar_core.operators.columns import require_columns, require_distinct
+from laminar_core.operators.emitted import require_emitted
 from laminar_core.protocol.types import CheckpointId
 
 BatchFunction = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -82,34 +83,35 @@ class MapBatches:
         """Return the declared schema, or the schema of the function's result.
 
         Raises:
-            ConfigurationError: the function cannot take an empty batch (INVALID_PIPELINE).
+            ConfigurationError: the function cannot take an empty batch, or returns none for it
+                (INVALID_PIPELINE).
         """
         if self.schema is not None:
             return self.schema
         empty = pa.RecordBatch.from_pylist([], schema=input_schema)
         try:
-            return self.function(empty).schema
+            result: Any = self.function(empty)
         except Exception as error:
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,
                 f"map {self.operator_id!r} failed on an empty batch: {type(error).__name__}:"
                 f" {error}; correct it, or declare its schema",
             ) from error
+        if isinstance(result, pa.RecordBatch):
+            return result.schema
+        raise ConfigurationError(
+            ErrorCode.INVALID_PIPELINE,
+            f"map {self.operator_id!r} returned {type(result).__name__} for an empty batch: return"
+            " a record batch",
+        )
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> StatelessSubtask:
         """Create the running instance."""
         del context
-        schema = self.output_schema(input_schema)
+        schema, what = self.output_schema(input_schema), f"map {self.operator_id!r} returned"
 
         def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
-            result = self.function(batch)
-            if not result.schema.equals(schema):
-                raise ConfigurationError(
-                    ErrorCode.WRONG_SCHEMA,
-                    f"map {self.operator_id!r} returned {one_line(result.schema)}"
-                    f" instead of {one_line(schema)}",
-                )
-            return result
+            return require_emitted(self.function(batch), schema, what)
 
         return StatelessSubtask(apply)
 
@@ -204,8 +206,3 @@ def describe_function(function: Callable[..., object]) -> dict[str, JsonValue]:
     text = source_text(function)
     digest = None if text is None else hashlib.sha256(text.encode()).hexdigest()
     return {"name": name, "source_sha256": digest}
-
-
-def one_line(schema: pa.Schema) -> str:
-    """Return the columns and their types for a message."""
-    return "(" + ", ".join(f"{field.name} {field.type}" for field in schema) + ")"

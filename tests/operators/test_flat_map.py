@@ -120,9 +120,11 @@ def test_results_are_made_one_at_a_time() -> None:
         (lambda b: b.select(["x"]), None, ErrorCode.INVALID_PIPELINE, "failed on an empty batch"),
         (lambda b: [b], WORD, ErrorCode.WRONG_SCHEMA, "returned (n int64, word string) instead of"),
         (lambda _: [[1]], WORD, ErrorCode.WRONG_SCHEMA, "returned a list where a record batch"),
+        (lambda _: None, WORD, ErrorCode.WRONG_SCHEMA, "returned a NoneType where a record batch"),
+        (lambda _: 7, None, ErrorCode.WRONG_SCHEMA, "returned a int where a record batch"),
         (lambda _: [[1]], None, ErrorCode.WRONG_SCHEMA, "returned a list where a record batch"),
     ],
-    ids=["no result", "no column", "other columns", "lists", "lists on trial"],
+    ids=["no result", "no column", "other columns", "lists", "nothing", "number", "lists on trial"],
 )
 def test_a_function_that_does_not_fit_is_refused(function, schema, code, problem: str) -> None:
     error = refused(FlatMapBatches("f", function, schema))
@@ -189,12 +191,13 @@ def test_values_come_through_unchanged(rows: list[dict]) -> None:
         (lambda _: {"n": 1}, "returned (n) instead of a row with (n, word)"),
         (lambda _: {"n": 1, "word": "", "x": 2}, "returned (n, word, x) instead of a row with"),
         (lambda _: [{"n": 1, "word": ""}, 7], "returned a int instead of a row with (n, word)"),
+        (lambda _: 7, "returned a int instead of a row with (n, word)"),
         (lambda _: "text", "returned a str instead of a row with (n, word)"),
         (lambda _: {"n": "x", "word": ""}, "returned a value that does not fit column 'n' (int64)"),
         (lambda _: {"n": 2**70, "word": ""}, "returned a value that does not fit column 'n'"),
         (lambda _: {"n": 1, "word": object()}, "a value that does not fit column 'word'"),
     ],
-    ids=["missing", "unknown", "number", "text", "type", "range", "object"],
+    ids=["missing", "unknown", "number", "only a number", "text", "type", "range", "object"],
 )
 def test_a_row_that_does_not_fit_is_refused(function, problem: str) -> None:
     error = refused(MapRows("f", function, PAIR))

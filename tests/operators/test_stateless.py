@@ -70,6 +70,17 @@ def test_a_result_of_another_schema_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("given", [None, 7, pa.table(BATCH.to_pydict())], ids=["no", "7", "table"])
+def test_a_result_that_is_no_batch_is_refused_in_one_line(given: object) -> None:
+    wrong, said = (lambda _: given), f"map 'm' returned {type(given).__name__} "
+    with pytest.raises(ConfigurationError, match=f"{said}for an empty batch: return a") as caught:
+        MapBatches("m", wrong).output_schema(BATCH.schema)
+    assert caught.value.code is ErrorCode.INVALID_PIPELINE
+    with pytest.raises(ConfigurationError, match=f"{said}instead of") as caught:
+        run(MapBatches("m", wrong, schema=BATCH.schema))
+    assert caught.value.code is ErrorCode.WRONG_SCHEMA
+
+
 def test_filter_keeps_what_is_true_and_null_is_not() -> None:
     kept = [{"amount": 5, "merchant": "a"}, {"amount": 7, "merchant": "d"}]
     assert run(FilterRows("f", pc.field("amount") > 0)) == kept

@@ -19,7 +19,7 @@ from laminar_core.operators.base import (
     StateTable,
     SubtaskContext,
 )
-from laminar_core.operators.emitted import require_emitted, require_side
+from laminar_core.operators.emitted import one_or_several, require_emitted, require_side
 from laminar_core.operators.keyed import (
     key_group_properties,
     number,
@@ -217,7 +217,7 @@ class ProcessState:
         emitted = call(rows, keys, self._values, self._timers)
         if emitted is None:
             return
-        for result in (emitted,) if isinstance(emitted, pa.RecordBatch | Side) else emitted:
+        for result in one_or_several(emitted):
             rows_out = self._rows_of(result)
             if rows_out.num_rows:
                 yield result

@@ -259,8 +259,13 @@ def test_what_it_emits_has_the_declared_columns() -> None:
         def process(self, rows, keys, state, timers):
             yield 7
 
-    with pytest.raises(ConfigurationError, match="'mine' emitted int instead of"):
-        list(opened(NoBatch()).process(rows(("a", 1, 1))))
+    class OnlyNumber(Several):
+        def process(self, rows, keys, state, timers):
+            return 7
+
+    for process in (NoBatch(), OnlyNumber()):
+        with pytest.raises(ConfigurationError, match="'mine' emitted int instead of"):
+            list(opened(process).process(rows(("a", 1, 1))))
 
 
 class Sorting:

@@ -100,7 +100,7 @@ def signed_duration_us(duration: str | timedelta) -> int:
     if isinstance(duration, timedelta):
         length_us = duration // timedelta(microseconds=1)
     else:
-        text = duration.strip()
+        text = _text(duration).strip()
         length_us = -_parse_us(text[1:]) if text.startswith("-") else _parse_us(text)
     if abs(length_us) > US_MAX:
         raise _invalid(f"a duration must be at most 146,000 years, got {duration!r}")
@@ -162,7 +162,7 @@ def share(text: str) -> Fraction:
     Raises:
         ConfigurationError: it cannot be read, or is more than the whole (INVALID_OPTION).
     """
-    match = _SHARE.fullmatch(text)
+    match = _SHARE.fullmatch(str(text))
     if match is None or len(match[1]) > _DIGITS_MAX or Fraction(match[1]) > _WHOLE_PERCENT:
         raise _invalid(f"{text!r} is not a share: write for example 1%, 0.5% or 100%")
     return Fraction(match[1]) / _WHOLE_PERCENT
@@ -179,7 +179,7 @@ def instant_ms(text: str) -> int:
     """
     try:
         instant = datetime.fromisoformat(text)
-    except ValueError:
+    except (TypeError, ValueError):
         instant = None
     if instant is None or instant.tzinfo is None:
         raise _invalid(
@@ -231,12 +231,21 @@ def _ask(check: Callable[[str], object], value: str) -> None:
         raise ValueError(str(error)) from error
 
 
-def _parse_us(text: str) -> int:
+def _parse_us(duration: object) -> int:
+    text = _text(duration)
     iso = _ISO.fullmatch(text.strip())
     if iso is None:
         return int(sum(_parts(text, text.lower(), _UNITS_US)))
     date, time = _parts(text, iso[1], _ISO_DATE_US), _parts(text, iso[2] or "", _ISO_TIME_US)
     return int(sum(date) + sum(time))
+
+
+def _text(duration: object) -> str:
+    if isinstance(duration, str):
+        return duration
+    raise _invalid(
+        f'{duration!r} is not a duration: write a text, for example "5s", "500ms" or "2 hours"'
+    )
 
 
 def _parts(whole: str, text: str, units_us: Mapping[str, int]) -> Iterator[Decimal]:

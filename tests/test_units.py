@@ -79,6 +79,14 @@ def test_a_duration_without_a_unit_is_refused_because_it_is_ambiguous(text: str)
         duration_us(text)
 
 
+@pytest.mark.parametrize("value", [5, 1.5, None, ["5s"], b"5s"])
+def test_what_is_no_text_is_no_duration(value) -> None:
+    for read in (duration_us, signed_duration_us, duration_ms):
+        with pytest.raises(ConfigurationError, match="is not a duration: write a text, for") as got:
+            read(value)
+        assert got.value.code is ErrorCode.INVALID_OPTION
+
+
 @pytest.mark.parametrize(
     "duration", ["0 seconds", timedelta(0), timedelta(seconds=-1), "999999999999 weeks"]
 )

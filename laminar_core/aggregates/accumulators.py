@@ -263,6 +263,17 @@ class Aggregate:
     state: StateFunction | None = None
     weighted: bool = False
 
+    def __post_init__(self) -> None:
+        names: tuple[object, ...] = (*self.columns, self.name)
+        if self.column is None and self.function not in ("count", "row"):
+            names = (None,)
+        for name in names:
+            if not isinstance(name, str):
+                raise ConfigurationError(
+                    ErrorCode.INVALID_OPTION,
+                    f"{self.function} is called by names of columns, not by {name!r}",
+                )
+
     @property
     def accumulators(self) -> tuple[Accumulator, ...]:
         """Return the accumulators that the result is computed from."""

@@ -111,6 +111,19 @@ def _identity(window: Window) -> tuple[str, int, int, int]:
     return type(window).__name__, window.size_us, window.slide_us, offset_us
 
 
+def require_window(window: object) -> None:
+    """Accept windows.
+
+    Raises:
+        ConfigurationError: it is none (INVALID_OPTION).
+    """
+    if not isinstance(window, Window):
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"{window!r} is no window: make one with windows.tumbling, sliding or cumulative",
+        )
+
+
 def window_text(window: Window) -> str:
     """Return what kind of windows these are, in words.
 

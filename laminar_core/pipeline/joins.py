@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import WINDOW_END
@@ -14,7 +14,7 @@ from laminar_core.operators.joins.kinds import How, sides_in_every_row
 from laminar_core.operators.joins.side import JoinSide
 from laminar_core.operators.joins.waiting import AsOfHow
 from laminar_core.operators.joins.window import WindowJoin
-from laminar_core.operators.windows import Window, are_equal, window_text
+from laminar_core.operators.windows import Window, are_equal, require_window, window_text
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
 from laminar_core.state.window_layout import WINDOW_START
 from laminar_core.units import Duration, duration_us, signed_duration_us
@@ -58,7 +58,8 @@ def join(  # noqa: PLR0913 - the options of Stream.join
     """Pair rows with equal keys whose times are close, or in one window; see ``Stream.join``.
 
     Raises:
-        ConfigurationError: it has neither bounds nor a window, or both (INVALID_OPTION).
+        ConfigurationError: it has neither bounds nor a window, or both, or these are of another
+            form (INVALID_OPTION).
     """
     sides, lag_us = sides_of(left, right, name, options)
     if (within is None) == (window is None):
@@ -68,10 +69,14 @@ def join(  # noqa: PLR0913 - the options of Stream.join
             " or equal_windows=True for results of windows",
         )
     if window is not None:
+        require_window(window)
         operator = WindowJoin(name, *sides, window, how=how, suffix=options.suffix, lag_us=lag_us)
         return _connected(left, right, operator).timed(_window_time(left, right, operator))
-    assert within is not None
-    low_us, high_us = signed_duration_us(within[0]), _upper_bound(left, within[1], name)
+    low, high = pair_of(
+        within,
+        f'{name}: within is two durations, as in ("0 seconds", "1 hour"), not {within!r}',
+    )
+    low_us, high_us = signed_duration_us(low), _upper_bound(left, high, name)
     if isinstance(high_us, str):
         sides, high_us = (replace(sides[0], until=high_us), sides[1]), None
     operator = IntervalJoin(
@@ -189,11 +194,39 @@ def sides_of(
 
 
 def key_names(on: On) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the keys on the left and on the right."""
+    """Return the names of the keys on the left and on the right.
+
+    Raises:
+        ConfigurationError: ``on`` is no columns (INVALID_OPTION).
+    """
+    given: Any = on
     if isinstance(on, Mapping):
-        return tuple(on), tuple(on.values())
-    names = (on,) if isinstance(on, str) else tuple(on)
-    return names, names
+        left, right = tuple(on), tuple(on.values())
+    elif isinstance(on, str) or not hasattr(given, "__iter__"):
+        left = right = (given,)
+    else:
+        left = right = tuple(given)
+    names: tuple[object, ...] = (*left, *right)
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            "on is a column, several, or a mapping from the left ones to the right ones, not"
+            f" {on!r}",
+        )
+    return left, right
+
+
+def pair_of(pair: Any, problem: str) -> tuple[Any, Any]:  # noqa: ANN401 - of the user
+    """Return two things.
+
+    Raises:
+        ConfigurationError: they are not two (INVALID_OPTION); ``problem`` is the message.
+    """
+    match pair:
+        case (first, second):
+            return first, second
+        case _:
+            raise ConfigurationError(ErrorCode.INVALID_OPTION, problem)
 
 
 def time_columns(
@@ -202,9 +235,14 @@ def time_columns(
     """Return the event time of both streams.
 
     Raises:
-        ConfigurationError: a stream has none, or not this one (INVALID_PIPELINE).
+        ConfigurationError: a stream has none, or not this one (INVALID_PIPELINE), or ``time`` is
+            neither a column nor two (INVALID_OPTION).
     """
-    left_time, right_time = (time, time) if time is None or isinstance(time, str) else time
+    left_time, right_time = (
+        (time, time)
+        if time is None or isinstance(time, str)
+        else pair_of(time, f"{name}: time is a column of both, or two, one of each, not {time!r}")
+    )
     return (
         event_time_of(left.event_time, left_time, f"the left input of {name}"),
         event_time_of(right.event_time, right_time, f"the right input of {name}"),

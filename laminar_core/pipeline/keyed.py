@@ -18,7 +18,7 @@ from laminar_core.operators.process.spec import (
 )
 from laminar_core.operators.running import CombineRows, RunningAggregate
 from laminar_core.operators.sessions import PartialSessions, Sessions
-from laminar_core.operators.windows import Window
+from laminar_core.operators.windows import Window, require_window
 from laminar_core.pipeline.combined import aggregated
 from laminar_core.pipeline.connected import ConnectedStreams, process_time
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
@@ -192,8 +192,10 @@ class KeyedStream:
         Behind other windows it is their ``window_start`` or ``window_end``.
 
         Raises:
-            ConfigurationError: no event time is known, or it is in another column.
+            ConfigurationError: no event time is known, or it is in another column
+                (INVALID_PIPELINE), or ``window`` is none (INVALID_OPTION).
         """
+        require_window(window)
         return WindowedStream(self._stream, self._columns, window, self._time_column(time))
 
     def session(self, gap: Duration, *, time: str | None = None) -> "SessionStream":

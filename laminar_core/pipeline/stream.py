@@ -39,6 +39,7 @@ from laminar_core.pipeline.joins import (
     as_of_join,
     join,
     join_of_equal_windows,
+    pair_of,
 )
 from laminar_core.pipeline.keyed import KeyedStream
 from laminar_core.pipeline.lookups import Lookups
@@ -418,12 +419,17 @@ class Stream(Lookups):
         loop ends when its input has ended and no row is left in it.
 
         Raises:
-            ConfigurationError: what comes back has another schema, or is of another pipeline.
+            ConfigurationError: what comes back has another schema, or is of another pipeline; or
+                ``body`` does not return two.
         """
         head = LoopHead(self._pipeline.name_for("loop", name))
         self.updates.require_taken_by(head)
         node = Node(self.schema, (self._from,), operator=head, updates=self.updates)
-        feedback, leaving = body(Stream(self._pipeline, self._pipeline.add(node)))
+        feedback, leaving = pair_of(
+            body(Stream(self._pipeline, self._pipeline.add(node))),
+            f"the body of {head.operator_id} returns what goes round again, and what leaves: two,"
+            " as in return again, done",
+        )
         for stream in (feedback,) if isinstance(feedback, Stream) else feedback:
             self._require_alike(stream, f"loop {head.operator_id}")
             node.feedback.append(stream._from)  # noqa: SLF001 - one of us

@@ -53,6 +53,9 @@ class Nothing:
         (lambda: agg.approx_percentile("v", -0.1), "fraction of a percentile is 0 to 1, not -0.1"),
         (lambda: agg.approx_percentile("v", 0.5, compression=9), "compression is 10 to 65535"),
         (lambda: agg.user(Nothing(), "v"), "'no name' is not a name"),
+        (lambda: agg.sum(["v"]), r"sum is called by names of columns, not by \['v'\]"),
+        (lambda: agg.sum(None), "sum is called by names of columns, not by None"),
+        (lambda: agg.last("v", by=5), "last is called by names of columns, not by 5"),
         (lambda: agg.user(Nothing()), "needs at least one column"),
     ],
 )

@@ -224,3 +224,9 @@ def test_windows_behind_a_loop_are_planned() -> None:
     counted.sink("out", CollectSink())
     keyed = [e for e in p.plan().edges if isinstance(e.partitioning, Keyed)]
     assert [e.may_overtake for e in keyed] == [True]
+
+
+def test_a_body_that_does_not_return_two_is_refused() -> None:
+    for made in (lambda rows: rows, lambda _: None):
+        with pytest.raises(ConfigurationError, match="loop-1 returns what goes round again"):
+            source(Pipeline("p")).iterate(made)

@@ -250,6 +250,23 @@ ON = {"id": "seller"}
             ),
             "the left input of j has no results of windows, or not their window_start",
         ),
+        *(
+            (lambda a, b, of=of: a.join(b, **{"on": ON, "ttl": "1 h", "name": "j", **of}), problem)
+            for of, problem in (
+                ({"on": None}, "on is a column, several, or a mapping"),
+                ({"on": [5]}, "or a mapping from the left ones to the right ones, not [5]"),
+                (
+                    {"time": ("ts",)},
+                    "j: time is a column of both, or two, one of each, not",
+                ),
+                ({"ttl": 5}, "5 is not a duration: write a text"),
+                ({"ttl": None, "within": "5s"}, '("0 seconds", "1 hour"), not \'5s\''),
+                ({"ttl": None, "within": 5}, "j: within is two durations, as in"),
+                ({"ttl": None, "within": ("1 s",)}, "not ('1 s',)"),
+                ({"ttl": None, "within": (0, 5)}, "0 is not a duration: write a text"),
+                ({"ttl": None, "window": "1 minute"}, "'1 minute' is no window: make one"),
+            )
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(

@@ -49,6 +49,13 @@ def test_windows_need_event_time() -> None:
         stream.key_by("k").window(windows.tumbling("1 minute"))
 
 
+def test_what_is_no_window_is_refused() -> None:
+    _, stream = rows()
+    with pytest.raises(ConfigurationError, match="'1 minute' is no window: make one") as caught:
+        stream.watermark("ts").key_by("k").window("1 minute")  # type: ignore[arg-type]
+    assert caught.value.code is ErrorCode.INVALID_OPTION
+
+
 def test_sessions_are_combined_before_the_exchange_and_take_every_aggregate() -> None:
     p, stream = rows()
     sessions = stream.watermark("ts").key_by("k").session("10 minutes")

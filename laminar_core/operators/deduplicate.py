@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from laminar_core.aggregates.grouping import plain_type
+from laminar_core.aggregates.grouping import comparable, plain_type
 from laminar_core.codec.key_groups import key_group_order, key_groups_of
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
@@ -234,7 +234,7 @@ class SortedRows:
         self._batch = batch
         producers = batch.column(spec.producer)
         plain = producers.cast(plain_type(producers.type))  # A dictionary may hold a null.
-        producers = _not_null(plain, spec.producer).dictionary_encode()
+        producers = comparable(_not_null(plain, spec.producer)).dictionary_encode()
         generations = _integers(batch, spec.generation)
         numbers = _integers(batch, spec.sequence)
         codes = producers.indices.to_numpy().astype(np.int64)

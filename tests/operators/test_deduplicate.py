@@ -1,6 +1,7 @@
 """Copies are dropped, by producer, generation and number; everything else passes as it is."""
 
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -181,6 +182,10 @@ def test_one_column_cannot_be_two() -> None:
         (pa.dictionary(pa.int8(), pa.string()), ["a", "b"]),
         (pa.large_string(), ["a", "ä"]),
         (pa.uint8(), [0, 255]),
+        (pa.bool_(), [False, True]),
+        (pa.decimal32(3, 2), [Decimal("1.50"), Decimal("-2.00")]),
+        (pa.decimal64(12, 0), [Decimal(10**11), Decimal(-1)]),
+        (pa.decimal128(20, 0), [Decimal(10**19), Decimal(-1)]),
     ],
     ids=str,
 )

@@ -14,7 +14,13 @@ import pyarrow.json
 from confluent_kafka import TopicPartition
 
 from laminar_core.connectors.discovery import first_splits
-from laminar_core.connectors.formats.messages import Decoded, Decoder, Messages, letters_schema
+from laminar_core.connectors.formats.messages import (
+    MESSAGE_BYTES_MAX,
+    Decoded,
+    Decoder,
+    Messages,
+    letters_schema,
+)
 from laminar_core.connectors.kafka import KafkaSource
 from laminar_core.connectors.kafka import reader as readers
 from laminar_core.errors import ErrorCode, LaminarError, StorageUnavailable
@@ -209,6 +215,8 @@ def _jumping() -> Iterator[None]:
 @dataclass(frozen=True, slots=True)
 class BareJson:
     """Reads messages as lines, without a wrapper around each: the canary."""
+
+    message_bytes_max: int = MESSAGE_BYTES_MAX
 
     def describe(self) -> JsonObject:
         """Return the name."""

@@ -36,6 +36,8 @@ COMPARED = {
     "laminar_core/spark/doctor/links.py:_clock_ahead_ms": SHOWN,
     "laminar_core/store/job_status.py:_driver": SHOWN,
     "laminar_core/store/job_status.py:_newest_checkpoint": SHOWN,
+    "laminar_core/store/pins.py:Pins._in_place_of": A_DAY,
+    "laminar_core/store/pins.py:_repeatable": ONE_CLOCK,
     "laminar_core/store/usage.py:GenerationTraffic.duration_ms": ONE_CLOCK,
     "orchestration/housekeeping/cost_jobs.py:checkpoint_metadata": SHOWN,
     "orchestration/housekeeping/left_over_jobs.py:left_over_metadata": SHOWN,

@@ -8,6 +8,7 @@ exists (412 does), and any failure but a clear refusal leaves open whether a wri
 # botocore ships no types, which the strict mode of this package would not accept.
 # pyright: standard
 
+import re
 from http import HTTPStatus
 from typing import Any
 
@@ -16,6 +17,13 @@ from urllib3.exceptions import HTTPError
 
 from laminar_core.errors import ErrorCode
 from laminar_core.objectstore.sending import Failure, Kind
+
+
+class ForeignAnswerError(boto.BotoCoreError):
+    """Something other than S3 answered, such as a proxy or a login page: it proves nothing."""
+
+    fmt = "the answer is not S3's: {said}"
+
 
 ERRORS = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError)
 """All that a call of a client, or reading an answer's body, can raise."""
@@ -84,12 +92,29 @@ PERMISSIONS_ADVICE = (
     "(docs/storage.md has the policy)"
 )
 _ASK_AGAIN = "check the network and the server, then start again"
+_RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19})")
+
+
+def range_of(content_range: str) -> tuple[int, int, int]:
+    """Return which bytes came, from the first up to the end, and how many the object has.
+
+    Raises:
+        ForeignAnswerError: ``content_range`` does not say that.
+    """
+    found = _RANGE.fullmatch(content_range)
+    if found is None:
+        raise ForeignAnswerError(said=f"Content-Range is {content_range[:80]!r}")
+    first, last, size_bytes = map(int, found.groups())
+    return first, last + 1, size_bytes
 
 
 def classify(error: Exception) -> Failure:
     """Classify ``error``, which is one of ``ERRORS``."""
     if isinstance(error, boto.ClientError):
         return _answered(error)
+    if isinstance(error, ForeignAnswerError):
+        advice = "check endpoint_url, and which proxy or login page is between it and this machine"
+        return Failure(Kind.TRANSIENT, ErrorCode.STORE_IO, str(error), advice)
     said = f"{type(error).__name__}: {error}".splitlines()[0]
     if isinstance(error, _UNKNOWN_CREDENTIALS):
         return Failure(Kind.REFUSED, ErrorCode.STORE_CREDENTIALS, said, CREDENTIALS_ADVICE)

@@ -10,6 +10,7 @@ nothing else (``total_max_attempts=1``); ``RequestSender`` does all other retrie
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from random import Random
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from laminar_core._version import __version__
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.objectstore.request_counts import RequestKind
 from laminar_core.objectstore.retries import Budget, RetryClock, RetryPolicy
-from laminar_core.objectstore.s3_errors import ERRORS, classify
+from laminar_core.objectstore.s3_errors import ERRORS, ForeignAnswerError, classify
 from laminar_core.objectstore.s3_options import S3Options
 from laminar_core.objectstore.sending import Kind, Reply, RequestSender, Verb
 
@@ -42,6 +43,22 @@ _KINDS: dict[str, RequestKind] = {
     "ListObjectsV2": "lists",
     "ListMultipartUploads": "lists",
     "ListParts": "lists",
+}
+_PROMISED = {
+    "PutObject": ["ETag"],
+    "UploadPart": ["ETag"],
+    "CreateMultipartUpload": ["UploadId"],
+    "CompleteMultipartUpload": ["ETag"],
+    "GetObject": ["ETag", "ContentLength"],
+    "HeadObject": ["ETag", "ContentLength"],
+    "ListObjectsV2": ["IsTruncated"],
+    "ListMultipartUploads": ["IsTruncated"],
+    "ListParts": ["IsTruncated"],
+}
+"""In every answer of S3 to such a request. An answer without it says nothing about the bucket."""
+_PROMISED_IF_TRUNCATED = {
+    "ListObjectsV2": ["NextContinuationToken"],
+    "ListMultipartUploads": ["NextKeyMarker", "NextUploadIdMarker"],
 }
 _LOADER = Loader()
 """Reads the description of S3, a megabyte, once per process and not once per store."""
@@ -133,6 +150,7 @@ class S3Requests:
             if self._client is None:
                 self._client = _make_client(self.options)
                 self._client.meta.events.register("before-send.s3", self._count)
+                self._client.meta.events.register("after-call.s3", _check_answer)
             return self._client
 
     def _count(self, request: Any, event_name: str, **_: object) -> None:  # noqa: ANN401 - botocore's
@@ -140,6 +158,25 @@ class S3Requests:
         bytes_up = _content_bytes(request.headers) if operation in _WITH_CONTENTS else 0
         if operation in _KINDS:
             self.counter.request(_KINDS[operation], bytes_up)
+
+
+def _check_answer(
+    http_response: Any,  # noqa: ANN401 - botocore's
+    parsed: Mapping[str, Any],
+    event_name: str,
+    **_: object,
+) -> None:
+    if http_response.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+        return
+    operation = event_name.rpartition(".")[2]
+    promised = _PROMISED.get(operation, [])
+    if parsed.get("IsTruncated"):
+        promised = _PROMISED_IF_TRUNCATED.get(operation, [])
+    missing = [name for name in promised if parsed.get(name) in {None, ""}]
+    if missing:
+        if "Body" in parsed:
+            parsed["Body"].close()
+        raise ForeignAnswerError(said=f"{operation} without {' and '.join(missing)}")
 
 
 def _make_client(options: S3Options) -> Client:

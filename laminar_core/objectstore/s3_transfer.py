@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from botocore.response import StreamingBody
 
 from laminar_core.objectstore.contract import other_length, too_large
-from laminar_core.objectstore.s3_errors import ERRORS
+from laminar_core.objectstore.s3_errors import ERRORS, ForeignAnswerError, range_of
 from laminar_core.objectstore.s3_options import PARTS_MAX
 from laminar_core.objectstore.s3_requests import Client, S3Requests
 from laminar_core.objectstore.sending import Kind, Reply, value_of
@@ -40,6 +40,19 @@ def plan_parts(size_bytes: int, part_bytes: int) -> list[tuple[int, int]]:
     part_bytes = max(part_bytes, math.ceil(size_bytes / PARTS_MAX))
     starts = range(0, size_bytes, part_bytes)
     return [(start, min(start + part_bytes, size_bytes)) for start in starts]
+
+
+def check_range(answer: Mapping[str, Any], start: int, stop: int) -> None:
+    """Check that a part of an object is the one that was asked for, before it is read.
+
+    Raises:
+        ForeignAnswerError: it is another one, or has not its length.
+    """
+    if "ContentRange" not in answer:
+        return
+    first, end, _ = range_of(answer["ContentRange"])
+    if (first, end, answer["ContentLength"]) != (start, stop, stop - start):
+        raise ForeignAnswerError(said=f"other bytes than those from {start} up to {stop}")
 
 
 class PartPool:
@@ -280,6 +293,7 @@ class Download:
                 **self._target, Range=f"bytes={start}-{stop - 1}", IfMatch=etag
             )
             with closing(answer["Body"]) as body:
+                check_range(answer, start, stop)
                 data = self._counted(body.read())
             # A server may ignore either header.
             return data if answer["ETag"] == etag and len(data) == stop - start else None
@@ -326,8 +340,8 @@ class RangeDownload:
         with closing(answer["Body"]) as body:
             # A server may ignore the header, and send the whole object.
             partly: str | None = answer.get("ContentRange")
-            size = answer["ContentLength"] if partly is None else int(partly.rpartition("/")[2])
-            self._compare(size)
+            self._compare(answer["ContentLength"] if partly is None else range_of(partly)[2])
+            check_range(answer, self.start, self.stop)
             data = body.read()
         self.requests.counter.received(len(data))
         return data if partly is not None else data[self.start : self.stop]

@@ -24,6 +24,8 @@ class Effect(Enum):
     """All happens, and the connection breaks after ``share`` of the answer."""
     REFUSE = auto()
     """Nothing happens; the answer is ``status`` and ``code``."""
+    SAY = auto()
+    """Nothing happens; the answer is ``status``, ``headers`` and ``body``, whatever they say."""
     REFUSE_AFTERWARDS = auto()
     """All happens; the answer is ``status`` and ``code`` all the same."""
     HOLD = auto()
@@ -59,6 +61,7 @@ class Fault:
     every: int = 1
     key: str = ""
     headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
     share: float = 0.5
     change: Callable[[], object] = bool
     matched: int = 0
@@ -105,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
         if effect is Effect.CHANGE_BEFORE:
             fault.change()
         answer = None
-        if effect not in {Effect.RESET, Effect.REFUSE, Effect.HOLD}:
+        if effect not in {Effect.RESET, Effect.REFUSE, Effect.SAY, Effect.HOLD}:
             answer = self._forward(_HIDDEN.get(effect, set()) if effect else set())
         match effect:
             case Effect.RESET | Effect.LOSE_ANSWER | Effect.HOLD:
@@ -117,6 +120,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._break()
             case Effect.REFUSE | Effect.REFUSE_AFTERWARDS:
                 self._refuse(fault)
+            case Effect.SAY:
+                data = b"" if self.command == "HEAD" else fault.body
+                self._answer(fault.status, fault.headers, data)
             case _:
                 self._answer(*answer)
 

@@ -187,6 +187,67 @@ class TestFaults:
             objects.put("key", LARGE)
 
 
+LOGIN = b"<html><body>Log in to this network</body></html>"
+UPLOAD = b"<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"
+ENDLESS = b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"
+ENDLESS_UPLOADS = ENDLESS.replace(b"Bucket", b"MultipartUploads")
+VERBS = {
+    "list": ("ListObjectsV2 without IsTruncated", lambda s: s.list("")),
+    "children": ("ListObjectsV2 without IsTruncated", lambda s: s.children("")),
+    "pending": ("ListMultipartUploads without", lambda s: s.staged_uploads().pending("")),
+    "is_pending": ("ListParts without", lambda s: s.staged_uploads().is_pending("a", "u")),
+    "put": ("PutObject without ETag", lambda s: s.put("a", b"1")),
+    "put_if_absent": ("PutObject without ETag", lambda s: s.put_if_absent("a", b"1")),
+    "stage": ("CreateMultipartUpload without", lambda s: s.staged_uploads().stage("a", b"1")),
+    "complete": ("CompleteMultipartUpload", lambda s: s.staged_uploads().complete("a", "u", ["e"])),
+    "get": ("GetObject without ETag", lambda s: s.get("a")),
+    "sha256": ("GetObject without ETag", lambda s: s.sha256("a", 100)),
+    "get_range": ("GetObject without ETag", lambda s: s.get_range("a", 0, 1, 1)),
+    "size": ("HeadObject without ETag", lambda s: s.size("a")),
+}
+
+
+class TestForeignAnswers:
+    """A proxy or a login page answers 200, and knows nothing of what is in the bucket."""
+
+    @pytest.mark.parametrize("body", [b"", LOGIN], ids=["empty", "login"])
+    @pytest.mark.parametrize("verb", VERBS)
+    def test_they_count_as_no_answer(self, behind_proxy, proxy, verb, body):
+        said, call = VERBS[verb]
+        proxy.script(Fault("*", Effect.SAY, 200, body=body, last=FOR_EVER))
+        with pytest.raises(StorageUnavailable, match=f"not S3's: {said}.*check endpoint_url"):
+            call(behind_proxy)
+        assert len(proxy.requests) > 1
+
+    def test_one_that_passes_is_not_noticed(self, behind_proxy, proxy):
+        proxy.script(
+            Fault("PutObject", Effect.SAY, 200, body=LOGIN),
+            Fault("ListObjectsV2", Effect.SAY, 200, body=LOGIN),
+        )
+        assert behind_proxy.put_if_absent("a", b"1")
+        assert behind_proxy.list("") == ["a"]
+
+    @pytest.mark.parametrize(
+        ("said", "body", "call"),
+        [
+            ("NextContinuationToken", ENDLESS, lambda s: s.list("")),
+            ("NextKeyMarker", ENDLESS_UPLOADS, lambda s: s.staged_uploads().pending("")),
+        ],
+    )
+    def test_a_list_that_goes_on_says_where(self, behind_proxy, proxy, said, body, call):
+        proxy.script(Fault("*", Effect.SAY, 200, body=body, last=FOR_EVER))
+        with pytest.raises(StorageUnavailable, match=f"not S3's: .* without {said}"):
+            call(behind_proxy)
+
+    def test_a_part_of_an_upload_has_a_tag(self, behind_proxy, proxy):
+        proxy.script(
+            Fault("CreateMultipartUpload", Effect.SAY, 200, body=UPLOAD),
+            Fault("*", Effect.SAY, 200, last=FOR_EVER),
+        )
+        with pytest.raises(StorageUnavailable, match="not S3's: UploadPart without ETag"):
+            behind_proxy.staged_uploads().stage("a", b"1")
+
+
 class TestProbe:
     def test_a_server_that_ignores_conditions_is_refused(self, behind_proxy, proxy):
         proxy.script(Fault("PutObject", Effect.IGNORE_CONDITIONS, last=FOR_EVER))

@@ -211,6 +211,24 @@ class TestRangeDownload:
         proxy.script(fault)
         assert objects.get_range("a", 2, 8, 10) == b"234567"
 
+    @pytest.mark.parametrize(
+        ("said", "body"),
+        [
+            ("bytes 0-1/*", b"01"),
+            ("bytes 2-3/10", b"23"),
+            ("bytes 0-0/10", b"0"),
+            ("bytes 0-1/10", b"0"),
+        ],
+    )
+    def test_another_range_is_no_answer(self, objects, proxy, said, body):
+        objects.put("a", b"0123456789")
+        headers = {"ETag": '"e"', "Content-Range": said}
+        proxy.script(Fault("GetObject", Effect.SAY, 206, headers=headers, body=body))
+        assert objects.get_range("a", 0, 2, 10) == b"01"
+        proxy.script(Fault("GetObject", Effect.SAY, 206, headers=headers, body=body, last=1_000))
+        with pytest.raises(StorageUnavailable, match="the answer is not S3's: "):
+            objects.get_range("a", 0, 2, 10)
+
     def test_one_request_is_enough(self, objects):
         objects.put("a", b"0123456789")
         before = objects.counts

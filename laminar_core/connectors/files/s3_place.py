@@ -4,12 +4,14 @@
 # pyright: standard
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 from laminar_core.connectors.files.places import FileChangedError, FileStat
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.objectstore.s3_options import S3Options
 from laminar_core.objectstore.s3_requests import Client, S3Requests
+from laminar_core.objectstore.s3_transfer import check_range
 from laminar_core.objectstore.sending import Kind, Reply
 
 RANGE_BYTES = 8 * 1024**2
@@ -107,7 +109,10 @@ class S3File:
         asked = {**self._target, "Range": f"bytes={start}-{last}"}
 
         def get(client: Client) -> bytes:
-            return client.get_object(**asked)["Body"].read()
+            answer = client.get_object(**asked)
+            with closing(answer["Body"]) as body:
+                check_range(answer, start, last + 1)
+                return body.read()
 
         key = self._target["Key"]
         answers = {Kind.NOT_FOUND, Kind.PRECONDITION_FAILED}

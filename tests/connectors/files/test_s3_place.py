@@ -13,6 +13,7 @@ from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.errors import IncompatibleStateError
 from laminar_core.objectstore.s3_options import S3Options
 from tests.connectors.gap_checks import refuse_gaps
+from tests.objectstore.fault_proxy import Effect, Fault, FaultProxy
 from tests.objectstore.s3_servers import S3Server
 
 LINES = b"".join(b'{"n":%d}\n' % n for n in range(1_000))
@@ -74,6 +75,15 @@ def test_another_object_of_the_same_name_and_one_that_is_gone_are_noticed(uri: s
     put(uri, "a.json", None)
     with pytest.raises(FileNotFoundError):
         place.open(found).read(10)
+
+
+def test_another_range_is_no_answer(uri: str, proxy: FaultProxy, s3_server: S3Server) -> None:
+    place = S3Place(uri.replace(s3_server.endpoint, proxy.endpoint))
+    found = place.stat("a.json")
+    assert found is not None
+    headers = {"ETag": found.version, "Content-Range": f"bytes 1-{len(LINES)}/{len(LINES) + 1}"}
+    proxy.script(Fault("GetObject", Effect.SAY, 206, headers=headers, body=LINES[::-1]))
+    assert place.open(found).read(len(LINES)) == LINES
 
 
 def test_a_source_reads_a_prefix_once(uri: str) -> None:

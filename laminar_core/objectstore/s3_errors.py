@@ -88,7 +88,8 @@ CREDENTIALS_ADVICE = (
     "driver and for every Spark worker"
 )
 PERMISSIONS_ADVICE = (
-    "allow s3:GetObject, s3:PutObject, s3:DeleteObject, s3:AbortMultipartUpload and s3:ListBucket "
+    "allow s3:GetObject, s3:PutObject, s3:DeleteObject, s3:AbortMultipartUpload and s3:ListBucket; "
+    "a sink also needs s3:ListMultipartUploadParts and s3:ListBucketMultipartUploads "
     "(docs/storage.md has the policy)"
 )
 _ASK_AGAIN = "check the network and the server, then start again"

@@ -58,6 +58,8 @@ class TestAnswers:
             (answered(403, "RequestTimeTooSkewed"), ErrorCode.STORE_CREDENTIALS, "clock"),
             (answered(403, "AccessDenied"), ErrorCode.STORE_ACCESS_DENIED, "s3:ListBucket"),
             (answered(403), ErrorCode.STORE_ACCESS_DENIED, "s3:PutObject"),
+            (answered(403), ErrorCode.STORE_ACCESS_DENIED, "s3:ListMultipartUploadParts"),
+            (answered(403), ErrorCode.STORE_ACCESS_DENIED, "s3:ListBucketMultipartUploads"),
             (answered(400, "KMS.DisabledException"), ErrorCode.STORE_ACCESS_DENIED, "the key"),
             (answered(403, "InvalidObjectState"), ErrorCode.STORE_ACCESS_DENIED, "lifecycle"),
             (answered(404, "NoSuchBucket"), ErrorCode.NO_SUCH_BUCKET, "create the bucket"),

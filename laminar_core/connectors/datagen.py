@@ -9,6 +9,8 @@ Randomness is SplitMix64 used as a counter: the generator's state after *g* step
 Source: Steele, Lea & Flood 2014, "Fast Splittable Pseudorandom Number Generators".
 """
 
+import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -21,14 +23,14 @@ import pyarrow as pa
 
 from laminar_core.connectors.base import Discovery, Source, SourceBatch, SourceReader
 from laminar_core.connectors.discovery import fixed_list
-from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.state.splits import at_rows, numbered_splits, row_offsets
 
 Rows = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
 
-_INT64_MAX = 2**63 - 1
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _ZIPF_KEYS_MAX = 10_000_000
 _TIME_TYPE = pa.timestamp("us", tz="UTC")
 
@@ -66,6 +68,9 @@ class Sequence:
 
     start: int = 0
 
+    def __post_init__(self) -> None:
+        _check_whole("start", self.start)
+
     @property
     def type(self) -> pa.DataType:
         """Always int64."""
@@ -74,7 +79,7 @@ class Sequence:
     def column(self, rows: Rows, key: int) -> pa.Array:
         """Return the values of ``rows``."""
         del key
-        return pa.array(rows + self.start)
+        return pa.array(_counted(rows, self.start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,8 @@ class UniformInt:
     high: int
 
     def __post_init__(self) -> None:
+        _check_whole("low", self.low)
+        _check_whole("high", self.high)
         if not -_INT64_MAX <= self.low < self.high <= _INT64_MAX:
             raise _invalid(f"UniformInt needs low < high within int64: {self.low}, {self.high}")
 
@@ -112,10 +119,12 @@ class ZipfKey:
     prefix: str | None = None
 
     def __post_init__(self) -> None:
+        _check_whole("count", self.count)
+        _check_text("prefix", self.prefix or "")
         if not 1 <= self.count <= _ZIPF_KEYS_MAX:
             raise _invalid(f"ZipfKey needs 1 to {_ZIPF_KEYS_MAX:,} keys, not {self.count}")
-        if not self.exponent >= 0:
-            raise _invalid(f"ZipfKey needs an exponent of at least 0, not {self.exponent}")
+        if not 0 <= self.exponent <= sys.float_info.max:
+            raise _invalid(f"ZipfKey needs a finite exponent of at least 0, not {self.exponent}")
 
     @property
     def type(self) -> pa.DataType:
@@ -147,6 +156,9 @@ class EventTime:
     jitter_us: int = 0
 
     def __post_init__(self) -> None:
+        _check_whole("start_us", self.start_us)
+        _check_whole("step_us", self.step_us)
+        _check_whole("jitter_us", self.jitter_us)
         if self.step_us < 0 or self.jitter_us < 0:
             raise _invalid("EventTime needs a step and a jitter of at least 0 microseconds")
 
@@ -157,7 +169,7 @@ class EventTime:
 
     def column(self, rows: Rows, key: int) -> pa.Array:
         """Return the values of ``rows``."""
-        time_us = rows * self.step_us + self.start_us
+        time_us = _counted(rows, self.start_us, self.step_us, self.jitter_us)
         if self.jitter_us:
             time_us -= (random_bits(rows, key) % np.uint64(self.jitter_us + 1)).view(np.int64)
         return pa.array(time_us).cast(_TIME_TYPE)
@@ -168,6 +180,17 @@ class Constant:
     """One value for all rows."""
 
     value: bool | float | str
+
+    def __post_init__(self) -> None:
+        match self.value:
+            case str():
+                _check_text("value", self.value)
+            case float() if not math.isfinite(self.value):
+                raise _invalid(f"value must be a finite number, not {self.value}")
+            case int():
+                _check_whole("value", self.value)
+            case _:
+                pass
 
     @property
     def type(self) -> pa.DataType:
@@ -198,10 +221,28 @@ class DatagenSource(Source):
     def __post_init__(self) -> None:
         if not self.fields:
             raise _invalid("DatagenSource needs at least one field")
-        if self.rows is not None and self.rows < 0:
-            raise _invalid(f"rows must be at least 0, or None for no end, not {self.rows}")
+        for name in self.fields:
+            _check_text("the name of a field", name)
+        _check_whole("splits", self.splits)
+        _check_whole("batch_rows", self.batch_rows)
+        if not isinstance(self.seed, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise _invalid(f"seed must be a whole number, not {self.seed!r}")
+        if self.rows is not None:
+            self._check_rows(self.rows)
         if self.splits < 1 or self.batch_rows < 1:
             raise _invalid("splits and batch_rows must be at least 1")
+
+    def _check_rows(self, rows: int) -> None:
+        _check_whole("rows", rows)
+        if rows < 0:
+            raise _invalid(f"rows must be at least 0, or None for no end, not {rows}")
+        ends = np.array([0, rows - 1] if rows else [], dtype=np.int64)
+        for name, field in self.fields.items():
+            if isinstance(field, Sequence | EventTime):
+                try:
+                    field.column(ends, 0)
+                except DataError as error:
+                    raise _invalid(f"field {name!r} with {rows:,} rows: {error}") from error
 
     def describe(self) -> JsonObject:
         """Return all options that the rows depend on."""
@@ -343,6 +384,35 @@ def _alias_table(count: int, exponent: float) -> tuple[Bits, Rows]:
     # What is left is whole but for rounding, and its own alias.
     threshold = (np.array(share) * 2.0**32).astype(np.uint64)
     return threshold, np.array(alias, dtype=np.int64)
+
+
+def _counted(rows: Rows, start: int, step: int = 1, late: int = 0) -> Rows:
+    """Return ``start`` plus ``step`` per row, with room to take ``late`` away.
+
+    Raises:
+        DataError: a number leaves 64 bits (ARITHMETIC_OVERFLOW).
+    """
+    if rows.size:
+        first, last = (int(row) * step + start for row in (rows.min(), rows.max()))
+        if first - late < _INT64_MIN or last > _INT64_MAX:
+            raise DataError(
+                ErrorCode.ARITHMETIC_OVERFLOW,
+                f"numbers from {first - late} to {last} do not fit into 64 bits: begin with a "
+                "smaller one, or read fewer rows",
+            )
+    return rows * step + start
+
+
+def _check_whole(what: str, number: object) -> None:
+    if not isinstance(number, int) or not _INT64_MIN <= number <= _INT64_MAX:
+        raise _invalid(f"{what} must be a whole number of 64 bits, not {number!r}")
+
+
+def _check_text(what: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _invalid(f"{what} must be text of Unicode, not {text!r}") from error
 
 
 def _invalid(message: str) -> ConfigurationError:

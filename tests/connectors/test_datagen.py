@@ -20,7 +20,7 @@ from laminar_core.connectors.datagen import (
     random_bits,
 )
 from laminar_core.connectors.discovery import first_splits
-from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
 from laminar_core.state.splits import at_rows
 from tests.connectors.gap_checks import refuse_gaps
 
@@ -215,14 +215,46 @@ def test_a_position_of_another_source_is_refused(changed):
         (UniformInt, {"low": 3, "high": 3}),
         (UniformInt, {"low": 0, "high": 2**64}),
         (ZipfKey, {"count": 0}),
+        (UniformInt, {"low": 0.5, "high": 3}),
         (ZipfKey, {"count": 10, "exponent": float("nan")}),
+        (ZipfKey, {"count": 10, "exponent": float("inf")}),
+        (ZipfKey, {"count": 10, "exponent": 10**400}),
+        (ZipfKey, {"count": 2.5}),
+        (ZipfKey, {"count": 10, "prefix": "\ud800"}),
+        (Constant, {"value": float("nan")}),
+        (Constant, {"value": float("-inf")}),
+        (Constant, {"value": 2**63}),
+        (Constant, {"value": "\ud800"}),
+        (Sequence, {"start": 2**63}),
+        (Sequence, {"start": float("nan")}),
+        (EventTime, {"start_us": 2**63}),
+        (EventTime, {"start_us": 0, "step_us": float("inf")}),
+        (EventTime, {"start_us": 0, "jitter_us": 2**63}),
         (EventTime, {"start_us": 0, "step_us": -1}),
         (DatagenSource, {"fields": {}}),
+        (DatagenSource, {"fields": {"\ud800": Sequence()}}),
         (DatagenSource, {"fields": FIELDS, "rows": -1}),
+        (DatagenSource, {"fields": FIELDS, "rows": 2**63}),
+        (DatagenSource, {"fields": FIELDS, "rows": 1.5}),
+        (DatagenSource, {"fields": FIELDS, "seed": float("nan")}),
+        (DatagenSource, {"fields": {"n": Sequence(2**63 - 2)}, "rows": 3}),
+        (DatagenSource, {"fields": {"t": EventTime(0, step_us=2**62)}, "rows": 3}),
+        (DatagenSource, {"fields": {"t": EventTime(-(2**62), jitter_us=2**63 - 1)}, "rows": 1}),
         (DatagenSource, {"fields": FIELDS, "splits": 0}),
         (DatagenSource, {"fields": FIELDS, "batch_rows": 0}),
     ],
 )
 def test_impossible_options_are_refused_at_once(generator, options):
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError) as caught:
         generator(**options)
+    assert "\n" not in str(caught.value)
+    str(caught.value).encode()
+
+
+def test_numbers_end_where_64_bits_do():
+    source = DatagenSource({"n": Sequence(2**63 - 2), "t": EventTime(2**63 - 2)}, rows=2)
+    assert source.rows_between(0, 2)["n"].to_pylist() == [2**63 - 2, 2**63 - 1]
+    for field in (Sequence(2**63 - 2), EventTime(0, step_us=2**62)):
+        with pytest.raises(DataError, match="do not fit into 64 bits") as caught:
+            DatagenSource({"n": field}).rows_between(0, 3)
+        assert caught.value.code is ErrorCode.ARITHMETIC_OVERFLOW

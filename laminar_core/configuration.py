@@ -10,6 +10,7 @@ import tomllib
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -86,6 +87,12 @@ def _at_least(least: str | int, measure: Any) -> AfterValidator:  # noqa: ANN401
 def _http_endpoint(value: str | None) -> str | None:
     if value is not None and not value.startswith(("http://", "https://")):
         raise ValueError(f"must begin with http:// or https://, not {value!r}; gRPC is not spoken")
+    try:
+        is_url = value is None or bool(urlsplit(value).hostname and urlsplit(value).port != 0)
+    except ValueError:  # Of a bracket without its other one, or a port beyond 65535.
+        is_url = False
+    if not is_url:
+        raise ValueError("must have a host and may have a port, as http://localhost:4318 does")
     return value
 
 

@@ -34,7 +34,9 @@ from laminar_core.metrics.catalogue import DURATION_BOUNDS_S, JOB_LABEL, Metric
 from laminar_core.metrics.changes import Labels
 
 EXPORT_TIMEOUT_S = 5
-"""Longest time for one export, with its repetitions."""
+"""Longest time for one export, with its repetitions. The library applies it to each read of the
+answer, so an export whose answer goes on is given up after twice as long.
+"""
 CLOSE_WAIT_S = 3.0
 """Longest time that the end of a job waits for the last export."""
 METRICS_PATH = "/v1/metrics"
@@ -130,6 +132,7 @@ class OtlpSender:
         self._is_away = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        self._under_way: _Export | None = None
         self._exporter = OTLPMetricExporter(endpoint=self._url, timeout=EXPORT_TIMEOUT_S)
 
     def start(self) -> None:
@@ -144,30 +147,53 @@ class OtlpSender:
         self._thread.join(CLOSE_WAIT_S)
 
     def _run(self) -> None:
-        with _QUIET.kept():
-            while not self._over.wait(self._interval_s):
-                self._send()
+        while not self._over.wait(self._interval_s):
             self._send()
+        self._send()
 
     def _send(self) -> None:
         """Send the present values; report the first failure of a series, and its end."""
-        times = (self._started_ns, self._now_ms() * 1_000_000)
-        try:
-            _QUIET.forget()
-            data = metrics_data(self._board.read(), self._job, times)
-            arrived = self._exporter.export(data) is MetricExportResult.SUCCESS
-            problem = _QUIET.said()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the job goes on
-            arrived, problem = False, f"{type(error).__name__}: {error}"
+        if self._under_way is not None and self._under_way.is_alive():
+            return  # It is reported, and a second one would meet the same collector.
+        self._under_way = export = _Export(self._export)
+        export.start()
+        export.join(2 * EXPORT_TIMEOUT_S)
+        is_over = not export.is_alive()
+        arrived = is_over and export.arrived
         if arrived and self._is_away:
             self._report(f"metrics are sent to {self._url} again")
         elif not arrived and not self._is_away:
+            problem = export.problem if is_over else "its answer does not end"
             said = f" ({problem.splitlines()[0]})" if problem else ""
             self._report(
                 f"metrics cannot be sent to {self._url}{said}: the job continues, and it is tried "
                 "again at each interval"
             )
         self._is_away = not arrived
+
+    def _export(self) -> bool:
+        times = (self._started_ns, self._now_ms() * 1_000_000)
+        data = metrics_data(self._board.read(), self._job, times)
+        return self._exporter.export(data) is MetricExportResult.SUCCESS
+
+
+class _Export(threading.Thread):
+    """One export, in a thread of its own because it cannot be broken off."""
+
+    def __init__(self, export: Callable[[], bool]) -> None:
+        super().__init__(name=THREAD_NAME, daemon=True)
+        self._export = export
+        self.arrived = False
+        self.problem = ""
+
+    def run(self) -> None:
+        """Export, and keep what the library says of it."""
+        with _QUIET.kept():
+            try:
+                self.arrived = self._export()
+                self.problem = _QUIET.said()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the job goes on
+                self.problem = f"{type(error).__name__}: {error}"
 
 
 class _QuietThreads(logging.Handler):
@@ -197,12 +223,8 @@ class _QuietThreads(logging.Handler):
                     _LIBRARY.removeHandler(self)
                     _LIBRARY.propagate = True
 
-    def forget(self) -> None:
-        """Keep nothing of this thread up to now."""
-        self._said[threading.get_ident()] = ""
-
     def said(self) -> str:
-        """Return the first record of this thread since then, which names the cause."""
+        """Return the first record of this thread in the block, which names the cause."""
         return self._said[threading.get_ident()]
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -19,6 +19,9 @@ class Collector(ThreadingHTTPServer):
         self.requests: list[ExportMetricsServiceRequest] = []
         self.paths: list[str] = []
         self.status = 200
+        self.dripping = threading.Event()
+        """While it is set, answers go on byte by byte."""
+        self.stopped = threading.Event()
         self._arrived = threading.Condition()
 
     @property
@@ -50,8 +53,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.add(self.path, body)
         self.send_response(self.server.status)
-        self.send_header("Content-Length", "0")
+        drips = self.server.dripping.is_set()
+        self.send_header("Content-Length", str(10**6 if drips else 0))
         self.end_headers()
+        while drips and self.server.dripping.is_set():
+            self.wfile.write(b"x")
+            self.server.stopped.wait(0.01)
 
     def log_message(self, *words: object) -> None:
         pass

@@ -1,6 +1,7 @@
 """A collector gets what the board has, and one that is away is one line."""
 
 import logging
+from queue import Queue
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
@@ -120,6 +121,23 @@ def test_a_collector_that_is_away_is_one_line_until_it_is_back(
         "metrics cannot be sent",
         "metrics are sent",
     ]
+
+
+def test_an_answer_without_end_is_one_line_until_it_ends(
+    board: Board, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otlp, "EXPORT_TIMEOUT_S", 0.5)
+    reported: Queue[str] = Queue()
+    collector.dripping.set()
+    sender = OtlpSender(board, "payments", collector.url, 1, lambda: NOW_MS, reported.put)
+    sender.start()
+    line = reported.get(timeout=30)
+    assert line.startswith(f"metrics cannot be sent to {collector.url}/v1/metrics (its answer does")
+    assert len(collector.requests) == 1
+    collector.dripping.clear()
+    assert reported.get(timeout=30) == f"metrics are sent to {collector.url}/v1/metrics again"
+    sender.close()
+    assert reported.empty()
 
 
 def test_an_endpoint_where_nobody_listens_does_not_hold_up_the_end(

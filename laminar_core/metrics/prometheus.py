@@ -1,6 +1,7 @@
 """Serve the metrics to Prometheus over HTTP."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import accumulate
 from threading import Thread
 from typing import Protocol
@@ -114,6 +115,11 @@ class _BoundedHandler(WSGIRequestHandler):
     """One connection of a scraper."""
 
     timeout = REQUEST_TIMEOUT_S
+
+    def handle(self) -> None:
+        """Answer, unless the scraper goes away or is cut off."""
+        with suppress(OSError):
+            super().handle()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
         """Log nothing: a scrape is nothing to report."""

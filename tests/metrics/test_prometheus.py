@@ -6,6 +6,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from laminar_core.metrics import prometheus
 from laminar_core.metrics.board import Board
 from laminar_core.metrics.catalogue import METRICS
 from laminar_core.metrics.mapping import EventMapping
@@ -67,6 +68,15 @@ def test_names_of_operators_may_have_any_character(board: Board) -> None:
 def test_a_scraper_that_says_nothing_does_not_keep_others_waiting(endpoint) -> None:
     with socket.create_connection(("127.0.0.1", endpoint.port)):
         assert "laminar_job_running" in scrape(endpoint.port)
+
+
+def test_a_scraper_that_is_cut_off_is_nothing_to_report(
+    endpoint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prometheus._BoundedHandler, "timeout", 0.05)
+    with socket.create_connection(("127.0.0.1", endpoint.port), timeout=30) as silent:
+        assert silent.recv(1) == b""
+    assert capsys.readouterr().err == ""
 
 
 def test_a_port_that_is_taken_is_an_error_of_the_system(endpoint, board: Board) -> None:

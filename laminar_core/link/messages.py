@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from laminar_core.codec.arrow import decode_table, encode_table
-from laminar_core.errors import BrokenLink, ErrorCode, ProtocolError
+from laminar_core.errors import BrokenLink, CorruptCheckpointError, ErrorCode, ProtocolError
 from laminar_core.link.unix_sockets import NearEndpoint
 from laminar_core.link.versions import Versions
 from laminar_core.objectstore.request_counts import RequestCounts
@@ -427,7 +427,15 @@ def decode_splits(text: str) -> pa.Table | None:
     Raises:
         CorruptCheckpointError: it is no such table; both ends run the same Laminar.
     """
-    return decode_table(b64decode(text)) if text else None
+    if not text:
+        return None
+    try:
+        data = b64decode(text, validate=True)
+    except ValueError as error:
+        raise CorruptCheckpointError(
+            ErrorCode.STATE_UNREADABLE, f"not a table of splits: {error}"
+        ) from error
+    return decode_table(data)
 
 
 def encode(message: ToCoordinator | ToWorker) -> bytes:

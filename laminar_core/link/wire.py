@@ -36,6 +36,16 @@ ALIGNMENT_BYTES = 16
 """Enough for every fixed-width type."""
 
 _HEADER = struct.Struct("<IHHHBxQ")  # generation, edge, sender, receiver, kind, sequence
+_MALFORMED = (
+    pa.ArrowException,
+    OSError,
+    EOFError,
+    StopIteration,  # Of a stream that has a schema, and no batch.
+    RecursionError,
+    struct.error,
+    ValueError,
+    TypeError,
+)
 _ARRIVED = struct.Struct("<Q")
 
 
@@ -145,8 +155,8 @@ class ElementCodec:
         """
         try:
             return self._decode(kind, payload)
-        except (pa.ArrowException, OSError, EOFError, struct.error, ValueError, TypeError) as error:
-            reason = str(error).partition("\n")[0]
+        except _MALFORMED as error:
+            reason = str(error).partition("\n")[0] or "it ends early"
             raise ProtocolError(
                 ErrorCode.ILLEGAL_EVENT, f"not the payload of a {kind.name.lower()}: {reason}"
             ) from error

@@ -54,7 +54,7 @@ class Answer:
         """Return the object that it has; empty if it has none."""
         try:
             found: object = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
 

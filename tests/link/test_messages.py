@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from laminar_core.errors import ProtocolError
+from laminar_core.errors import CorruptCheckpointError, ProtocolError
 from laminar_core.link.messages import (
     Abort,
     AddSplits,
@@ -37,6 +37,7 @@ from laminar_core.link.messages import (
     WaitingVertex,
     WatermarkTarget,
     WorkerFailed,
+    decode_splits,
     decode_to_coordinator,
     decode_to_worker,
     encode,
@@ -184,6 +185,12 @@ def test_garbage_is_a_protocol_error_of_one_line(data: bytes) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(ProtocolError, match="not a message"):
         decode_to_worker(data)
+
+
+@pytest.mark.parametrize("text", ["a", "Ω", "bm90IGEgdGFibGU=", "bm90IG EgdGFibGU="])
+def test_a_text_that_has_no_splits_is_refused(text: str) -> None:
+    with pytest.raises(CorruptCheckpointError):
+        decode_splits(text)
 
 
 def test_a_trigger_becomes_the_barrier_that_it_describes() -> None:

@@ -101,6 +101,7 @@ def test_garbage_is_a_header_or_a_protocol_error(data: bytes) -> None:
         (FrameKind.BARRIER, b""),
         (FrameKind.BARRIER, b"\xff"),
         (FrameKind.BARRIER, b"3"),
+        pytest.param(FrameKind.BARRIER, b"[" * 100_000, id="deep"),
         (FrameKind.BARRIER, b"[1]"),
         (FrameKind.BARRIER, b'[1,"unheard-of",2,null,false]'),
     ],
@@ -117,6 +118,19 @@ def test_a_torn_batch_is_a_protocol_error() -> None:
     torn = bytes(memoryview(payload))[:-8]
     with pytest.raises(ProtocolError):
         CODEC.decode(FrameKind.BATCH, torn)
+
+
+def test_a_batch_with_dictionaries_may_be_torn_anywhere() -> None:
+    batch = pa.record_batch({"key": pa.array(["a", "b"], DICTIONARY)})
+    codec = ElementCodec(batch.schema)
+    whole = bytes(memoryview(codec.encode(Batch(batch))[1]))
+    said: set[str] = set()
+    for length in range(len(whole)):
+        try:
+            codec.decode(FrameKind.BATCH, whole[:length])
+        except ProtocolError as error:
+            said.add(str(error))
+    assert "not the payload of a batch: it ends early" in said
 
 
 @pytest.mark.parametrize("kind", [k for k in FrameKind if k >= FrameKind.CREDIT])

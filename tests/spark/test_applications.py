@@ -235,3 +235,4 @@ def test_every_answer_is_an_answer_and_redirects_are_not_followed(server: str, m
     assert http_request("POST", f"{server}/moved", b"a=1", form) == Answer(302, b"POST /moved a=1")
     assert http_request("GET", f"{server}/no", None, "") == Answer(403, b"GET /no ")
     assert Answer(200, b"[]").json() == Answer(200, b"<html>").json() == {}
+    assert Answer(200, b"[" * 100_000).json() == {}

@@ -43,7 +43,7 @@ class Marker:
             found = json.loads(metadata or "")
             generation, messages = int(found["generation"]), int(found["messages"])
             run, committing = str(found["run"]), int(found.get("committing", 0))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
             generation, messages, run, committing = 0, 0, "", 0
         return cls(
             CheckpointId(offset), Generation(generation), messages, run, CheckpointId(committing)

@@ -25,7 +25,7 @@ def start_of(text: str) -> Start:
         if not text.startswith("{"):
             return datetime.fromtimestamp(instant_ms(text) / 1000, UTC)
         return {str(split): int(offset) for split, offset in json.loads(text).items()}
-    except (ConfigurationError, ValueError, TypeError) as error:
+    except (ConfigurationError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
             f"{text!r} is no place to begin in a topic: give earliest, latest, a time in ISO 8601"

@@ -18,7 +18,11 @@ def test_without_an_offset_there_is_no_marker(offset):
     assert Marker.read(offset, "") is None
 
 
-@pytest.mark.parametrize("metadata", [None, "", "{", "[]", "{}", '{"generation": 1}', "null"])
+ENDLESS = '{"generation": 1e999, "messages": 1, "run": "r"}'
+FOREIGN = [None, "", "{", "[]", "{}", '{"generation": 1}', "null", ENDLESS]
+
+
+@pytest.mark.parametrize("metadata", [*FOREIGN, pytest.param("[" * 100_000, id="deep")])
 def test_metadata_of_others_are_of_no_run(metadata):
     marker = Marker.read(57, metadata)
     assert marker is not None

@@ -48,7 +48,10 @@ def test_a_source_begins_where_the_text_says(text: str, start: object) -> None:
     assert moved.batch_messages == 7
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2026-03-01T12:00:00", "{", '{"t/0": null}', "[1]"])
+TEXTS = ["yesterday", "2026-03-01T12:00:00", "{", '{"t/0": null}', '{"t/0": 1e999}', "[1]"]
+
+
+@pytest.mark.parametrize("text", [*TEXTS, pytest.param('{"t": ' * 100_000, id="deep")])
 def test_other_texts_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(ConfigurationError, match="is no place to begin in a topic: give earliest"):
         start_of(text)

@@ -172,7 +172,7 @@ def _check_answer(
     promised = _PROMISED.get(operation, [])
     if parsed.get("IsTruncated"):
         promised = _PROMISED_IF_TRUNCATED.get(operation, [])
-    missing = [name for name in promised if parsed.get(name) in {None, ""}]
+    missing = [name for name in promised if parsed.get(name) is None]
     if missing:
         if "Body" in parsed:
             parsed["Body"].close()

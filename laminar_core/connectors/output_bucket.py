@@ -2,6 +2,7 @@
 
     {prefix}/part-{checkpoint}-{subtask}-{sequence}-g{generation}.parquet      visible
     {prefix}/_laminar/commits/{checkpoint}.json      the files of one committed checkpoint
+    {prefix}/_laminar/withdrawn/{generation}-{base}-{last}      empty; see ``Withdrawal``
     {prefix}/_laminar/output.json      says that the prefix belongs to a sink
 
 A bucket has no rename. So a staged file is an upload in parts that is not completed, and no reader
@@ -25,17 +26,20 @@ from laminar_core.connectors.output_place import (
     FINAL,
     PendingUpload,
     StagedOutput,
+    Withdrawal,
     check_size,
     checkpoints_in,
     generation_of,
     gone,
     of_another_run,
+    withdrawals_in,
 )
 from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavailable
 from laminar_core.objectstore.s3 import S3ObjectStore
 from laminar_core.protocol.types import Generation
 
 _COMMITS = "_laminar/commits/"
+_WITHDRAWN = "_laminar/withdrawn/"
 _MARKER = "_laminar/output.json"
 _FORMAT_VERSION = 1
 _FILE_BYTES_MAX = 5 * 1024**4
@@ -141,6 +145,18 @@ class OutputBucket:
     def remove_manifest(self, checkpoint_id: int) -> None:
         """See ``OutputPlace.remove_manifest``."""
         self._objects.delete(_manifest_key(checkpoint_id))
+
+    def withdrawals(self) -> list[Withdrawal]:
+        """See ``OutputPlace.withdrawals``."""
+        return withdrawals_in(self._objects.children(_WITHDRAWN))
+
+    def add_withdrawal(self, withdrawal: Withdrawal) -> None:
+        """See ``OutputPlace.add_withdrawal``."""
+        self._objects.put(_WITHDRAWN + withdrawal.name, b"")
+
+    def remove_withdrawal(self, withdrawal: Withdrawal) -> None:
+        """See ``OutputPlace.remove_withdrawal``."""
+        self._objects.delete(_WITHDRAWN + withdrawal.name)
 
     def shown(self) -> list[str]:
         """See ``OutputPlace.shown``."""

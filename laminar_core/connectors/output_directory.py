@@ -3,6 +3,7 @@
     {path}/_staging/{generation}-{subtask}-{sequence}.parquet      written, not visible
     {path}/part-{checkpoint}-{subtask}-{sequence}-g{generation}.parquet      visible
     {path}/_laminar/commits/{checkpoint}.json      the files of one committed checkpoint
+    {path}/_laminar/withdrawn/{generation}-{base}-{last}      empty; see ``Withdrawal``
 
 A file gets its final name by one rename, after it was synced.
 """
@@ -18,10 +19,12 @@ from laminar_core.connectors.output_place import (
     FINAL,
     STAGED,
     StagedOutput,
+    Withdrawal,
     check_size,
     checkpoints_in,
     gone,
     of_another_run,
+    withdrawals_in,
 )
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.durability import flush_to_disk
@@ -48,6 +51,11 @@ class OutputDirectory:
     def commits(self) -> Path:
         """Folder of the commit manifests."""
         return self.path / "_laminar" / "commits"
+
+    @property
+    def withdrawn(self) -> Path:
+        """Folder of the records of withdrawals."""
+        return self.path / "_laminar" / "withdrawn"
 
     def create(self) -> None:
         """See ``OutputPlace.create``."""
@@ -141,6 +149,21 @@ class OutputDirectory:
         """See ``OutputPlace.remove_manifest``."""
         self.manifest_path(checkpoint_id).unlink(missing_ok=True)
         self.sync_manifests()
+
+    def withdrawals(self) -> list[Withdrawal]:
+        """See ``OutputPlace.withdrawals``."""
+        return withdrawals_in(_names(self.withdrawn))
+
+    def add_withdrawal(self, withdrawal: Withdrawal) -> None:
+        """See ``OutputPlace.add_withdrawal``."""
+        self.withdrawn.mkdir(parents=True, exist_ok=True)
+        (self.withdrawn / withdrawal.name).touch()
+        sync_directory(self.withdrawn)
+        sync_directory(self.withdrawn.parent)
+
+    def remove_withdrawal(self, withdrawal: Withdrawal) -> None:
+        """See ``OutputPlace.remove_withdrawal``. It may come back after a power failure."""
+        (self.withdrawn / withdrawal.name).unlink(missing_ok=True)
 
     def shown(self) -> list[str]:
         """See ``OutputPlace.shown``."""

@@ -27,6 +27,7 @@ from laminar_core.protocol.types import Generation
 STAGED = re.compile(r"(?P<generation>\d{10})-\d{5}-\d{6,}\.parquet")
 FINAL = re.compile(r"part-(?P<checkpoint>\d{10})-\d{5}-\d{6,}-g(?P<generation>\d+)\.parquet")
 _MANIFEST = re.compile(r"(?P<checkpoint>\d{10})\.json")
+_WITHDRAWAL = re.compile(r"(\d{10})-(\d{10})-(\d{10})")
 _REACTIONS = {
     errno.ENOSPC: (ErrorCode.STORE_FULL, "free some space"),
     errno.EDQUOT: (ErrorCode.STORE_FULL, "raise the quota"),
@@ -89,6 +90,34 @@ class StagedOutput:
                 f"not a committable of a Parquet sink: {json.dumps(committable)}",
             )
         return cls(checkpoint_id, staged, final, row_count, size_bytes, upload)
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """A record that output was taken back. All it says is in its name.
+
+    It covers the files of checkpoints after ``base_id``, up to ``last_id``, that generations before
+    ``generation`` wrote.
+    """
+
+    generation: int
+    base_id: int
+    last_id: int
+
+    @property
+    def name(self) -> str:
+        """The name of the record in its place."""
+        return f"{self.generation:010d}-{self.base_id:010d}-{self.last_id:010d}"
+
+    def covers(self, final: str) -> bool:
+        """Return whether the file with this final name was taken back."""
+        is_later = self.base_id < checkpoint_of(final) <= self.last_id
+        return is_later and generation_of(final) < self.generation
+
+    def implies(self, other: "Withdrawal") -> bool:
+        """Return whether this one covers all that the other covers."""
+        is_wider = self.base_id <= other.base_id and self.last_id >= other.last_id
+        return is_wider and self.generation >= other.generation
 
 
 class StagingFile(Protocol):
@@ -202,6 +231,18 @@ class OutputPlace(Protocol):
 
     # --- what is to go ------------------------------------------------------------------------
 
+    def withdrawals(self) -> list[Withdrawal]:
+        """Return what was taken back; nothing in older outputs."""
+        ...
+
+    def add_withdrawal(self, withdrawal: Withdrawal) -> None:
+        """Record it, durably; one that is there stays."""
+        ...
+
+    def remove_withdrawal(self, withdrawal: Withdrawal) -> None:
+        """Forget it: another one implies it."""
+        ...
+
     def shown(self) -> list[str]:
         """Return the names of all files that a reader of the place sees, listed or not."""
         ...
@@ -231,6 +272,23 @@ def generation_of(final: str) -> int:
     """Return the generation in the name of a shown file; 0 in any other name."""
     match = FINAL.fullmatch(final)
     return 0 if match is None else int(match["generation"])
+
+
+def checkpoint_of(final: str) -> int:
+    """Return the checkpoint in the name of a shown file; 0 in any other name."""
+    match = FINAL.fullmatch(final)
+    return 0 if match is None else int(match["checkpoint"])
+
+
+def withdrawals_in(names: Iterable[str]) -> list[Withdrawal]:
+    """Return the records of withdrawals among these names."""
+    matches = (_WITHDRAWAL.fullmatch(name) for name in names)
+    return [Withdrawal(*map(int, match.groups())) for match in matches if match]
+
+
+def is_withdrawn(final: str, withdrawals: Iterable[Withdrawal]) -> bool:
+    """Return whether one of these covers the file with this final name."""
+    return any(withdrawal.covers(final) for withdrawal in withdrawals)
 
 
 def checkpoints_in(names: Iterable[str]) -> list[int]:

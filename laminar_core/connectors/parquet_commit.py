@@ -7,13 +7,15 @@ I3. Every name holds the generation, so no restart writes a name a second time.
 I4. A file counts once, also if several checkpoints offer it, or one offers it twice: no manifest
     repeats what an older one lists, and readers pass over repetitions. There are some if a driver
     falls asleep within a commit, and its successor commits these files with a later checkpoint.
+I5. Files that were taken back stay so. A withdrawal that covers them is recorded before they are
+    removed, and readers pass over what it covers: a driver that slept may list them later.
 Checked by ``tests/connectors/test_parquet_recovery.py``; the reasons are in ADR-0009, and for
 buckets in ADR-0104.
 """
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -24,10 +26,12 @@ import pyarrow.parquet as pq
 from laminar_core.connectors.outlook import Committable, Committed, Lost, Outlook
 from laminar_core.connectors.output_directory import OutputDirectory
 from laminar_core.connectors.output_place import (
-    FINAL,
     OutputPlace,
     StagedOutput,
+    Withdrawal,
+    checkpoint_of,
     generation_of,
+    is_withdrawn,
     of_another_run,
     storage_errors,
 )
@@ -84,11 +88,13 @@ class ParquetCommitter:
 
         Raises:
             StorageUnavailable: try again; the decision stands.
-            CorruptCheckpointError: a file is missing, or not the one that was staged.
+            CorruptCheckpointError: a file is missing, not the one that was staged, or withdrawn.
             ConfigurationError: the place contains output of another run.
         """
         outputs = dict.fromkeys(StagedOutput.from_json(committable) for committable in committables)
         with storage_errors(self.place.name):
+            for output in self._withdrawn(outputs):
+                raise _withdrawn(output)
             ours = [output for output in outputs if not self._is_in_older(output, checkpoint_id)]
             if ours and not self._is_recorded(checkpoint_id, ours):
                 self.place.publish(ours)
@@ -104,16 +110,18 @@ class ParquetCommitter:
         """
         outputs = dict.fromkeys(StagedOutput.from_json(committable) for committable in committables)
         with storage_errors(self.place.name):
-            ours = [output for output in outputs if not self._is_in_older(output, checkpoint_id)]
-            if all(self._is_listed(output, checkpoint_id) for output in ours):
+            lost = self._withdrawn(outputs)
+            rest = [output for output in outputs if output not in lost]
+            ours = [output for output in rest if not self._is_in_older(output, checkpoint_id)]
+            if not lost and all(self._is_listed(output, checkpoint_id) for output in ours):
                 return Committed()
-            lost = [output for output in ours if not self.place.is_there(output)]
+            lost += [output for output in ours if not self.place.is_there(output)]
         if not lost:
             return Committable()
         rows = sum(output.row_count for output in lost)
         return Lost(
             rows,
-            f"{len(lost)} of {len(ours)} files that were staged for checkpoint {checkpoint_id} "
+            f"{len(lost)} of {len(outputs)} files that were staged for checkpoint {checkpoint_id} "
             f"in {self.place.name} are gone or damaged ({rows:,} rows, first "
             f"{lost[0].staged}): put them back, or restore an older checkpoint, from which "
             "their rows are produced again",
@@ -129,27 +137,59 @@ class ParquetCommitter:
         """Return the newest checkpoint with output here, None if there is none.
 
         A job that starts empty, or from an older checkpoint, would repeat that output. The
-        checkpoint counts from its first file on, before it has a manifest.
+        checkpoint counts from its first file on, before it has a manifest. Output that was
+        withdrawn does not count, nor does a manifest that lists nothing else.
         """
         with storage_errors(self.place.name):
-            shown = (_checkpoint_of(name) for name in self.place.shown())
-            newest = max([*self.place.manifest_ids(), *shown], default=0)
-            return CheckpointId(newest) or None
+            withdrawals = self.place.withdrawals()
+            shown = [name for name in self.place.shown() if not is_withdrawn(name, withdrawals)]
+            ids = reversed(self.place.manifest_ids())
+            listed = next((at for at in ids if not self._is_all_withdrawn(at, withdrawals)), 0)
+            return CheckpointId(max([listed, *map(checkpoint_of, shown)])) or None
 
     def withdraw_after(self, checkpoint_id: CheckpointId, generation: Generation) -> None:
         """Remove the output after ``checkpoint_id``, because the job will produce it again.
 
         Needed when recovery fell back behind a checkpoint whose commit had begun; there may be
-        files without a manifest. Manifests are removed first, newest first, so a reader by manifest
-        sees the output of some checkpoint at any time. Output of ``generation`` and later ones
-        stays: a suspended driver may call this after its successor has finished.
+        files without a manifest. The withdrawal is recorded first (I5). Then manifests are removed,
+        newest first, so a reader by manifest sees the output of some checkpoint at any time. Output
+        of ``generation`` and later ones stays: a suspended driver may call this after its successor
+        has finished.
         """
         with storage_errors(self.place.name):
-            for withdrawn_id in reversed(self.place.manifest_ids()):
-                if withdrawn_id > checkpoint_id and self._is_older(withdrawn_id, generation):
-                    self.place.remove_manifest(withdrawn_id)
-            later = (name for name in self.place.shown() if _checkpoint_of(name) > checkpoint_id)
-            self.place.remove_shown([name for name in later if generation_of(name) < generation])
+            later = [at for at in reversed(self.place.manifest_ids()) if at > checkpoint_id]
+            manifests = [at for at in later if self._is_older(at, generation)]
+            shown = [name for name in self.place.shown() if checkpoint_of(name) > checkpoint_id]
+            files = [name for name in shown if generation_of(name) < generation]
+            if last_id := max([*manifests, *map(checkpoint_of, files)], default=0):
+                self._record(Withdrawal(generation, checkpoint_id, last_id))
+            for withdrawn_id in manifests:
+                self.place.remove_manifest(withdrawn_id)
+            self.place.remove_shown(files)
+
+    def _record(self, new: Withdrawal) -> None:
+        """Make the withdrawal durable, and forget those that it implies."""
+        known = self.place.withdrawals()
+        # Who recorded one that is there may have died before it was durable.
+        kept = next((withdrawal for withdrawal in known if withdrawal.implies(new)), new)
+        self.place.add_withdrawal(kept)
+        for withdrawal in known:
+            if withdrawal != kept and kept.implies(withdrawal):
+                self.place.remove_withdrawal(withdrawal)
+
+    def _withdrawn(self, outputs: Iterable[StagedOutput]) -> list[StagedOutput]:
+        withdrawals = self.place.withdrawals()
+        return [output for output in outputs if is_withdrawn(output.final, withdrawals)]
+
+    def _is_all_withdrawn(self, checkpoint_id: int, withdrawals: Sequence[Withdrawal]) -> bool:
+        """Return whether all that a manifest lists was taken back; False if it cannot be read."""
+        if not withdrawals:
+            return False
+        try:
+            files = listed_files(self.place, checkpoint_id)
+        except CorruptCheckpointError:
+            return False
+        return all(is_withdrawn(file.name, withdrawals) for file in files)
 
     def _is_older(self, checkpoint_id: int, generation: Generation) -> bool:
         """Return whether the whole commit was written before ``generation``, or cannot be read."""
@@ -279,7 +319,7 @@ def _manifest_of(checkpoint_id: int, outputs: Sequence[StagedOutput]) -> bytes:
 
 
 def _committed(place: OutputPlace) -> list[CommittedFile]:
-    """Return all committed files, each once, oldest checkpoint first (I4).
+    """Return all committed files, each once, oldest checkpoint first (I4, I5).
 
     Raises:
         ConfigurationError: no sink has written here.
@@ -292,6 +332,8 @@ def _committed(place: OutputPlace) -> list[CommittedFile]:
     with storage_errors(place.name):
         listed = [file for at in place.manifest_ids() for file in listed_files(place, at)]
         shown = set(place.shown())
+        withdrawals = place.withdrawals()  # Read last: a file that is no longer shown is covered.
+    listed = [file for file in listed if not is_withdrawn(file.name, withdrawals)]
     files = list({file.name: file for file in listed}.values())
     if missing := [file.name for file in files if file.name not in shown]:
         raise CorruptCheckpointError(
@@ -301,9 +343,13 @@ def _committed(place: OutputPlace) -> list[CommittedFile]:
     return files
 
 
-def _checkpoint_of(final: str) -> int:
-    match = FINAL.fullmatch(final)
-    return 0 if match is None else int(match["checkpoint"])
+def _withdrawn(output: StagedOutput) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        ErrorCode.OBJECT_MISSING,
+        f"{output.final} was withdrawn by a newer generation, which continued from an older "
+        f"checkpoint: {output.row_count} rows of checkpoint {output.checkpoint_id} cannot be "
+        "committed; recover from an older checkpoint",
+    )
 
 
 def _unreadable(place: OutputPlace, checkpoint_id: int, why: str) -> CorruptCheckpointError:

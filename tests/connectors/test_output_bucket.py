@@ -7,7 +7,7 @@ import pytest
 
 from laminar_core.connectors.outlook import Committable, Committed, Lost
 from laminar_core.connectors.output_bucket import OutputBucket
-from laminar_core.connectors.output_place import StagedOutput
+from laminar_core.connectors.output_place import StagedOutput, Withdrawal
 from laminar_core.connectors.parquet_commit import committed_objects, read_committed
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
@@ -105,6 +105,28 @@ def test_output_of_older_generations_is_discarded_and_taken_back(sink, uri):
     sink.committer().commit(3, own)
     assert committed(uri) == [*range(5), *range(9, 12)]
     assert sink.committer().last_committed() == 3
+
+
+def test_files_that_a_driver_lists_after_their_withdrawal_stay_withdrawn(sink, uri, monkeypatch):
+    committer, go_on = sink.committer(), OutputBucket.write_manifest
+    committer.commit(1, stage(sink, 0, 5))
+
+    def succeeded(*arguments):
+        monkeypatch.undo()
+        for _ in range(2):  # Its successor falls back behind the checkpoint, and falls back again.
+            committer.discard_uncommitted(2)
+            committer.withdraw_after(1, 2)
+        go_on(*arguments)
+
+    monkeypatch.setattr(OutputBucket, "write_manifest", succeeded)
+    committer.commit(2, stage(sink, 5, 9, checkpoint_id=2))
+    assert sink.place.withdrawals() == [Withdrawal(2, 1, 2)]
+    assert committed(uri) == list(range(5))
+    assert committer.last_committed() == 1
+    committer.commit(3, stage(sink, 5, 7, checkpoint_id=3, generation=2))
+    committer.withdraw_after(0, 3)
+    assert sink.place.withdrawals() == [Withdrawal(3, 0, 3)]
+    assert committed(uri) == []
 
 
 def test_a_commit_that_was_begun_counts_as_output(sink):

@@ -13,7 +13,7 @@ import pytest
 
 from laminar_core.connectors import output_directory
 from laminar_core.connectors.outlook import Committable, Committed, Lost
-from laminar_core.connectors.output_place import StagedOutput
+from laminar_core.connectors.output_place import StagedOutput, Withdrawal
 from laminar_core.connectors.parquet_commit import committed_files, listed_files, read_committed
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.errors import (
@@ -165,6 +165,7 @@ def test_files_that_are_taken_back_do_not_come_back_after_a_power_failure(sink, 
         output_directory, "sync_directory", lambda path: synced.append((path, visible(sink.path)))
     )
     committer.withdraw_after(0, 2)
+    assert synced[0] == (sink.directory.withdrawn, list(range(5))), "recorded before"
     assert synced[-1] == (sink.directory.path, []), "synced after the last deletion"
 
 
@@ -202,6 +203,66 @@ def test_files_that_a_driver_lists_after_its_successor_count_once(sink, monkeypa
     assert len(committed_files(sink.path)) == 2
     committer.commit(2, second)
     assert committed(sink.path) == list(range(9))
+
+
+def test_files_that_a_driver_lists_after_their_withdrawal_stay_withdrawn(sink, monkeypatch):
+    """It falls asleep between the renames and the manifest, and its successor falls back."""
+    committer, go_on = sink.committer(), output_directory.OutputDirectory.write_manifest
+    before = stage(sink, 0, 5)
+    committer.commit(1, before)
+    lost = stage(sink, 5, 9, checkpoint_id=2)
+
+    def succeeded(*arguments):
+        monkeypatch.undo()
+        restart(committer, 1, before, generation=2)
+        go_on(*arguments)
+        assert listed_files(sink.directory, 2)
+        assert committer.last_committed() == 1
+        committer.commit(3, stage(sink, 5, 12, checkpoint_id=3, generation=2))
+
+    monkeypatch.setattr(output_directory.OutputDirectory, "write_manifest", succeeded)
+    committer.commit(2, lost)
+    restart(committer, 3, (), generation=3)
+    assert committed(sink.path) == visible(sink.path) == list(range(12))
+    assert committer.last_committed() == 3
+    expect(CorruptCheckpointError, ErrorCode.OBJECT_MISSING, "withdrawn by a newer generation",
+           committer.commit, 2, lost)  # fmt: skip
+    outlook = committer.outlook(2, [*before, *lost])
+    assert isinstance(outlook, Lost)
+    assert (outlook.rows, outlook.gone) == (4, list(lost))
+
+
+def restart(committer, checkpoint_id, committables, generation):
+    committer.commit(checkpoint_id, committables)
+    committer.discard_uncommitted(generation)
+    committer.withdraw_after(checkpoint_id, generation)
+
+
+def test_a_withdrawal_is_recorded_once_and_only_if_there_is_something_to_take_back(sink):
+    committer = sink.committer()
+    for checkpoint_id in (1, 2, 3):
+        committer.commit(checkpoint_id, stage(sink, 0, 5, checkpoint_id=checkpoint_id))
+    committer.withdraw_after(3, 2)
+    assert sink.directory.withdrawals() == []
+    for _ in range(2):
+        committer.withdraw_after(2, 2)
+        assert sink.directory.withdrawals() == [Withdrawal(2, 2, 3)]
+    committer.commit(4, stage(sink, 0, 5, checkpoint_id=4, generation=2))
+    committer.withdraw_after(1, 3)
+    committer.withdraw_after(0, 2)  # A driver that slept.
+    assert sorted(each.name for each in sink.directory.withdrawals()) == [
+        "0000000002-0000000000-0000000001",
+        "0000000003-0000000001-0000000004",
+    ]
+
+
+def test_a_withdrawal_that_another_one_implies_is_as_good(sink):
+    committer = sink.committer()
+    committer.commit(3, stage(sink, 0, 5, checkpoint_id=3))
+    sink.directory.add_withdrawal(Withdrawal(7, 1, 9))
+    committer.withdraw_after(2, 2)
+    assert sink.directory.withdrawals() == [Withdrawal(7, 1, 9)]
+    assert visible(sink.path) == []
 
 
 def test_discarding_spares_this_generation_and_everything_committed(sink):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import BinaryIO
 
 from laminar_core.connectors.output_place import (
@@ -28,7 +29,11 @@ from laminar_core.connectors.output_place import (
 )
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.durability import flush_to_disk
+from laminar_core.objectstore.local import NO_HARD_LINKS
 from laminar_core.protocol.types import Generation
+
+_UNFINISHED = ".tmp"
+"""Names of manifests that are being written end with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ class OutputDirectory:
     def is_there(self, output: StagedOutput) -> bool:
         """See ``OutputPlace.is_there``."""
         places = (self.staging / output.staged, self.path / output.final)
-        return any(p.exists() and p.stat().st_size == output.size_bytes for p in places)
+        return any(_size_of(place) == output.size_bytes for place in places)
 
     def publish(self, outputs: Sequence[StagedOutput]) -> None:
         """See ``OutputPlace.publish``."""
@@ -103,15 +108,16 @@ class OutputDirectory:
 
     def _rename(self, output: StagedOutput) -> None:
         staged, final = self.staging / output.staged, self.path / output.final
-        if staged.exists():
-            check_size(str(staged), staged.stat().st_size, output)
-            if final.exists():
+        if (size_bytes := _size_of(staged)) is not None:
+            check_size(str(staged), size_bytes, output)
+            # Another driver may carry out the same decision: then nothing is staged any more.
+            if final.exists() and staged.exists():
                 raise of_another_run(self.name, output.checkpoint_id)
-            staged.rename(final)
-        elif final.exists():
-            check_size(str(final), final.stat().st_size, output)
-        else:
+            with suppress(FileNotFoundError):
+                staged.rename(final)
+        if (size_bytes := _size_of(final)) is None:
             raise gone(str(staged), str(final), output)
+        check_size(str(final), size_bytes, output)
 
     def manifest_ids(self) -> list[int]:
         """See ``OutputPlace.manifest_ids``."""
@@ -119,8 +125,10 @@ class OutputDirectory:
 
     def manifest(self, checkpoint_id: int) -> bytes | None:
         """See ``OutputPlace.manifest``."""
-        path = self.manifest_path(checkpoint_id)
-        return path.read_bytes() if path.exists() else None
+        try:
+            return self.manifest_path(checkpoint_id).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def manifest_name(self, checkpoint_id: int) -> str:
         """See ``OutputPlace.manifest_name``."""
@@ -130,16 +138,22 @@ class OutputDirectory:
         """Return the path of the commit manifest of a checkpoint."""
         return self.commits / f"{checkpoint_id:010d}.json"
 
-    def write_manifest(self, checkpoint_id: int, data: bytes) -> None:
-        """See ``OutputPlace.write_manifest``."""
-        manifest = self.manifest_path(checkpoint_id)
-        temporary = manifest.with_suffix(".tmp")
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            flush_to_disk(file.fileno())
-        temporary.rename(manifest)
+    def write_manifest(self, checkpoint_id: int, data: bytes) -> bool:
+        """See ``OutputPlace.write_manifest``. Each attempt has a temporary file of its own."""
+        temporary = self.commits / f"{checkpoint_id:010d}-{token_hex(8)}{_UNFINISHED}"
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                flush_to_disk(file.fileno())
+            created = _link(temporary, self.manifest_path(checkpoint_id))
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        temporary.unlink(missing_ok=True)
         self.sync_manifests()
+        return created
 
     def sync_manifests(self) -> None:
         """See ``OutputPlace.sync_manifests``."""
@@ -177,7 +191,13 @@ class OutputDirectory:
             sync_directory(self.path)
 
     def discard_staged(self, generation: Generation) -> None:
-        """See ``OutputPlace.discard_staged``."""
+        """See ``OutputPlace.discard_staged``. Also what a manifest was being written to.
+
+        A driver that is just writing one writes it again.
+        """
+        for name in _names(self.commits):
+            if name.endswith(_UNFINISHED):
+                (self.commits / name).unlink(missing_ok=True)
         for name in _names(self.staging):
             match = STAGED.fullmatch(name)
             if match and int(match["generation"]) < generation:
@@ -226,6 +246,32 @@ def sync_directory(path: Path) -> None:
         flush_to_disk(handle)
     finally:
         os.close(handle)
+
+
+def _size_of(path: Path) -> int | None:
+    """Return the length of a file in bytes; None if there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _link(temporary: Path, path: Path) -> bool:
+    """Show a whole file under its name; False if the name is taken.
+
+    A file system without hard links cannot tell a taken name in the same step.
+    """
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_HARD_LINKS:
+            raise
+        if path.exists():
+            return False
+        temporary.rename(path)
+    return True
 
 
 def _names(path: Path) -> list[str]:

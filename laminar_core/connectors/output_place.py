@@ -217,8 +217,8 @@ class OutputPlace(Protocol):
         """Return the place of a commit manifest, for messages."""
         ...
 
-    def write_manifest(self, checkpoint_id: int, data: bytes) -> None:
-        """Create a commit manifest, durably and at once."""
+    def write_manifest(self, checkpoint_id: int, data: bytes) -> bool:
+        """Create a commit manifest, durably and at once; False if there is one."""
         ...
 
     def sync_manifests(self) -> None:

@@ -95,10 +95,16 @@ class ParquetCommitter:
         with storage_errors(self.place.name):
             for output in self._withdrawn(outputs):
                 raise _withdrawn(output)
-            ours = [output for output in outputs if not self._is_in_older(output, checkpoint_id)]
-            if ours and not self._is_recorded(checkpoint_id, ours):
-                self.place.publish(ours)
-                self.place.write_manifest(checkpoint_id, _manifest_of(checkpoint_id, ours))
+            while not self._committed_the_rest(checkpoint_id, outputs):
+                pass  # Another driver that carries out the same decision was faster: look again.
+
+    def _committed_the_rest(self, checkpoint_id: int, outputs: Iterable[StagedOutput]) -> bool:
+        """Commit what no manifest lists; False if this one's was created in the meantime."""
+        ours = [output for output in outputs if not self._is_in_older(output, checkpoint_id)]
+        if not ours or self._is_recorded(checkpoint_id, ours):
+            return True
+        self.place.publish(ours)
+        return self.place.write_manifest(checkpoint_id, _manifest_of(checkpoint_id, ours))
 
     def outlook(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> Outlook:
         """Return whether what is not committed yet is still staged, or has its final name.
@@ -210,7 +216,12 @@ class ParquetCommitter:
         """This very commit was completed before."""
         if self.place.manifest(checkpoint_id) is None:
             return False
-        if not all(self._is_listed(output, checkpoint_id) for output in outputs):
+        # Whoever created it may have listed files with older checkpoints just before.
+        listed = (
+            self._is_listed(output, checkpoint_id) or self._is_in_older(output, checkpoint_id)
+            for output in outputs
+        )
+        if not all(listed):
             raise of_another_run(self.place.name, checkpoint_id)
         self.place.sync_manifests()  # The attempt that created it may not have.
         return True

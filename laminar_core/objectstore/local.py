@@ -41,7 +41,8 @@ _VANISHED_RETRIES = 100
 _SYNCED_MAX = 4096
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
-_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+"""Errors of ``link`` on a file system that has none."""
 
 
 class LocalObjectStore:
@@ -255,7 +256,7 @@ def _link(temporary: Path, path: Path) -> bool:
             return True
         if error.errno == errno.EEXIST:
             return False
-        if error.errno in _NO_HARD_LINKS:
+        if error.errno in NO_HARD_LINKS:
             raise ConfigurationError(
                 ErrorCode.STORE_IGNORES_CONDITIONS,
                 f"{path.parent} is on a file system without hard links ({error.strerror}), so two "

@@ -116,7 +116,7 @@ def test_files_that_a_driver_lists_after_their_withdrawal_stay_withdrawn(sink, u
         for _ in range(2):  # Its successor falls back behind the checkpoint, and falls back again.
             committer.discard_uncommitted(2)
             committer.withdraw_after(1, 2)
-        go_on(*arguments)
+        return go_on(*arguments)
 
     monkeypatch.setattr(OutputBucket, "write_manifest", succeeded)
     committer.commit(2, stage(sink, 5, 9, checkpoint_id=2))
@@ -144,6 +144,26 @@ def test_output_of_another_run_is_never_replaced(sink, uri):
     with pytest.raises(ConfigurationError, match="of another run"):
         sink.committer().commit(1, stage(sink, 100, 105, subtask=1))
     assert committed(uri) == list(range(5))
+
+
+@pytest.mark.parametrize("asleep", ["manifest", "is_staged", "write_manifest"])
+def test_two_drivers_may_carry_out_one_decision(sink, uri, monkeypatch, asleep):
+    """The other one is faster, and lists each file with the checkpoint that staged it."""
+    first = stage(sink, 0, 5)
+    both = first + stage(sink, 5, 9, checkpoint_id=2, subtask=1)
+    real = getattr(OutputBucket, asleep)
+
+    def faster(*arguments):
+        found = real(*arguments) if asleep == "is_staged" else None
+        if asleep != "manifest" or arguments[1] == 2:
+            monkeypatch.undo()
+            sink.committer().commit(1, first)
+            sink.committer().commit(2, both)
+        return found if asleep == "is_staged" else real(*arguments)
+
+    monkeypatch.setattr(OutputBucket, asleep, faster)
+    sink.committer().commit(2, both)
+    assert committed(uri) == list(range(9))
 
 
 def test_a_prefix_of_somebody_else_is_refused_and_left_alone(uri):

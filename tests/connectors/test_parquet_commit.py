@@ -169,73 +169,25 @@ def test_files_that_are_taken_back_do_not_come_back_after_a_power_failure(sink, 
     assert synced[-1] == (sink.directory.path, []), "synced after the last deletion"
 
 
-def test_a_driver_that_slept_takes_back_nothing_of_its_successor(sink):
-    committer = sink.committer()
-    committer.commit(1, stage(sink, 0, 5, generation=1))
-    committer.commit(2, stage(sink, 5, 7, checkpoint_id=2, generation=1))
-    committer.withdraw_after(1, 3)  # Generation 3, while generation 2 sleeps before the same call.
-    committer.commit(3, stage(sink, 5, 9, checkpoint_id=3, generation=3))
-    committer.withdraw_after(1, 2)
-    assert committed(sink.path) == visible(sink.path) == list(range(9))
+def test_a_commit_that_fails_leaves_no_temporary_file(sink, monkeypatch):
+    outputs = stage(sink, 0, 5)
+    fail_call(monkeypatch, 4, OSError(errno.EIO, "no"))  # A rename, two syncs, one of the file.
+    with pytest.raises(StorageUnavailable):
+        sink.committer().commit(1, outputs)
+    assert list(sink.directory.commits.iterdir()) == []
 
 
-@pytest.mark.parametrize("before", ["publish", "write_manifest"])
-def test_files_that_a_driver_lists_after_its_successor_count_once(sink, monkeypatch, before):
-    """It falls asleep within the commit of a checkpoint, and later ones have carried its files."""
-    writer, committer = open_writer(sink, 1), sink.committer()
-    writer.write(batch(0, 5))
-    first = writer.snapshot(1)().committables
-    writer.write(batch(5, 9))
-    second = writer.snapshot(2)().committables
-    go_on = getattr(output_directory.OutputDirectory, before)
+def test_output_may_be_on_a_file_system_without_hard_links(sink, monkeypatch):
+    outputs = stage(sink, 0, 5)
 
-    def succeeded(*arguments):
-        monkeypatch.undo()
-        committer.commit(2, second)
-        committer.withdraw_after(2, 2)
-        committer.discard_uncommitted(2)
-        assert committed(sink.path) == list(range(9))
-        go_on(*arguments)
+    def refused(*_arguments):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
-    monkeypatch.setattr(output_directory.OutputDirectory, before, succeeded)
-    sink.committer().commit(1, first)
-    assert committed(sink.path) == visible(sink.path) == list(range(9))
-    assert len(committed_files(sink.path)) == 2
-    committer.commit(2, second)
-    assert committed(sink.path) == list(range(9))
-
-
-def test_files_that_a_driver_lists_after_their_withdrawal_stay_withdrawn(sink, monkeypatch):
-    """It falls asleep between the renames and the manifest, and its successor falls back."""
-    committer, go_on = sink.committer(), output_directory.OutputDirectory.write_manifest
-    before = stage(sink, 0, 5)
-    committer.commit(1, before)
-    lost = stage(sink, 5, 9, checkpoint_id=2)
-
-    def succeeded(*arguments):
-        monkeypatch.undo()
-        restart(committer, 1, before, generation=2)
-        go_on(*arguments)
-        assert listed_files(sink.directory, 2)
-        assert committer.last_committed() == 1
-        committer.commit(3, stage(sink, 5, 12, checkpoint_id=3, generation=2))
-
-    monkeypatch.setattr(output_directory.OutputDirectory, "write_manifest", succeeded)
-    committer.commit(2, lost)
-    restart(committer, 3, (), generation=3)
-    assert committed(sink.path) == visible(sink.path) == list(range(12))
-    assert committer.last_committed() == 3
-    expect(CorruptCheckpointError, ErrorCode.OBJECT_MISSING, "withdrawn by a newer generation",
-           committer.commit, 2, lost)  # fmt: skip
-    outlook = committer.outlook(2, [*before, *lost])
-    assert isinstance(outlook, Lost)
-    assert (outlook.rows, outlook.gone) == (4, list(lost))
-
-
-def restart(committer, checkpoint_id, committables, generation):
-    committer.commit(checkpoint_id, committables)
-    committer.discard_uncommitted(generation)
-    committer.withdraw_after(checkpoint_id, generation)
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    sink.committer().commit(1, outputs)
+    assert not sink.directory.write_manifest(1, b"{}")
+    assert committed(sink.path) == list(range(5))
+    assert list(sink.directory.commits.iterdir()) == [sink.directory.manifest_path(1)]
 
 
 def test_a_withdrawal_is_recorded_once_and_only_if_there_is_something_to_take_back(sink):
@@ -436,7 +388,7 @@ def test_a_commit_that_the_disk_refuses_is_repeated_until_it_succeeds(
 
 
 def fail_call(patch, at, error):
-    """Let the ``at``-th rename or sync fail, counted from zero."""
+    """Let the ``at``-th rename, link or sync fail, counted from zero."""
     calls = iter(range(1_000))
 
     def watch(real):
@@ -448,6 +400,7 @@ def fail_call(patch, at, error):
         return call
 
     patch.setattr(Path, "rename", watch(Path.rename))
+    patch.setattr(Path, "hardlink_to", watch(Path.hardlink_to))
     patch.setattr(os, "fsync", watch(os.fsync))
 
 

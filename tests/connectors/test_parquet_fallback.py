@@ -58,7 +58,8 @@ class DeadlyCalls:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         for name in COMMITTER:
             patch.setattr(ParquetCommitter, name, self._inside(getattr(ParquetCommitter, name)))
-        for owner, name in [(Path, "open"), (Path, "rename"), (Path, "unlink"), (os, "fsync")]:
+        calls = [(Path, name) for name in ("open", "rename", "hardlink_to", "unlink")]
+        for owner, name in [*calls, (os, "fsync")]:
             patch.setattr(owner, name, self._counted(getattr(owner, name)))
 
     def _inside(self, method: Callable) -> Callable:

@@ -30,7 +30,8 @@ class Disk:
     names: dict[Path, dict[Path, int]] = field(default_factory=dict)
 
     def install(self, monkeypatch):
-        for owner, name in [(Path, "open"), (Path, "rename"), (Path, "unlink"), (os, "fsync")]:
+        calls = [(Path, name) for name in ("open", "rename", "hardlink_to", "unlink")]
+        for owner, name in [*calls, (os, "fsync")]:
             monkeypatch.setattr(owner, name, self.watch(name, getattr(owner, name)))
 
     def watch(self, name, real):

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -77,6 +78,10 @@ class OutputBucket:
     def has_files(self) -> bool:
         """See ``OutputPlace.has_files``."""
         return bool(self._objects.children(""))
+
+    def address(self, name: str) -> str:
+        """See ``OutputPlace.address``. The key as it is, while a URI quotes some characters."""
+        return f"{unquote(self.name)}/{name}"
 
     def readable(self, name: str) -> pa.BufferReader:
         """See ``OutputPlace.readable``."""

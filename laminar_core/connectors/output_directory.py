@@ -77,6 +77,10 @@ class OutputDirectory:
             return False
         return any(not entry.name.startswith(".") for entry in self.path.iterdir())
 
+    def address(self, name: str) -> str:
+        """See ``OutputPlace.address``."""
+        return str(self.path / name)
+
     def readable(self, name: str) -> Path:
         """See ``OutputPlace.readable``."""
         return self.path / name

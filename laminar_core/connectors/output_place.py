@@ -170,6 +170,10 @@ class OutputPlace(Protocol):
         """Return whether anything is here, hidden files left aside."""
         ...
 
+    def address(self, name: str) -> str:
+        """Return where other tools find a shown file: a path, or ``s3://bucket/key``."""
+        ...
+
     def readable(self, name: str) -> Path | pa.BufferReader:
         """Return a shown file for Arrow.
 

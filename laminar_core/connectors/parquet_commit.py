@@ -249,13 +249,15 @@ def committed_files(path: str | os.PathLike[str]) -> list[Path]:
 def committed_objects(uri: str) -> list[str]:
     """Return ``s3://bucket/key`` of all committed files of a sink in a bucket, oldest first.
 
+    Keys are as they are, not quoted as in a URI.
+
     Raises:
         ConfigurationError: no sink has written to ``uri``.
         CorruptCheckpointError: a commit manifest is unreadable, or a file it lists is gone.
         MissingExtraError: boto3 is not installed.
     """
     place = output_place(uri)
-    return [f"{place.name}/{file.name}" for file in _committed(place)]
+    return [place.address(file.name) for file in _committed(place)]
 
 
 def read_committed(path: str | os.PathLike[str]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, replace
+from urllib.parse import quote
 
 import pytest
 
@@ -26,7 +27,7 @@ from tests.connectors.output_runs import (
     stage,
 )
 from tests.objectstore.fault_proxy import Effect, Fault, FaultProxy
-from tests.objectstore.s3_servers import S3Server
+from tests.objectstore.s3_servers import S3Server, client
 
 
 @pytest.fixture
@@ -60,6 +61,18 @@ def test_nobody_sees_rows_before_the_commit_and_everybody_after_it(sink, uri):
         assert pending(uri) == []
     place = uri.partition("?")[0]
     assert committed_objects(uri) == [f"{place}/{name}" for name in parts(uri)]
+
+
+@pytest.mark.parametrize("folder", ["day=2026-01-31", "my totals", "a%b"])
+def test_the_names_of_committed_objects_are_not_quoted(s3_server, folder):
+    place, _, parameters = s3_server.uri().partition("?")
+    sink = ParquetSink(f"{place}/{quote(folder)}?{parameters}")
+    sink.check(SCHEMA)
+    sink.committer().commit(1, stage(sink, 0, 5))
+    [name] = committed_objects(str(sink.path))
+    assert name == f"{place}/{folder}/part-0000000001-00000-000000-g1.parquet"
+    bucket, _, key = name.removeprefix("s3://").partition("/")
+    assert client(s3_server.endpoint).head_object(Bucket=bucket, Key=key)
 
 
 def test_what_could_be_committed_is_known_before_anything_is_restored(sink, uri):

@@ -77,7 +77,7 @@ class OutputBucket:
 
     def has_files(self) -> bool:
         """See ``OutputPlace.has_files``."""
-        return bool(self._objects.children(""))
+        return any(not name.startswith(".") for name in self._objects.children(""))
 
     def address(self, name: str) -> str:
         """See ``OutputPlace.address``. The key as it is, while a URI quotes some characters."""
@@ -167,9 +167,10 @@ class OutputBucket:
         self._objects.pool.run(partial(self._objects.delete, name) for name in names)
 
     def discard_staged(self, generation: Generation) -> None:
-        """See ``OutputPlace.discard_staged``."""
-        for key, upload_id in self._uploads.pending("part-"):
-            if FINAL.fullmatch(key) and generation_of(key) < generation:
+        """See ``OutputPlace.discard_staged``. Also what a process left that died in ``create``."""
+        for key, upload_id in self._uploads.pending(""):
+            is_older = FINAL.fullmatch(key) is not None and generation_of(key) < generation
+            if is_older or key == _MARKER:
                 self._uploads.abort(key, upload_id)
 
 

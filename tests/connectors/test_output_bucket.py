@@ -14,6 +14,7 @@ from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.objectstore.s3_requests import S3Requests
+from laminar_core.objectstore.s3_staged import StagedUploads
 from laminar_core.operators.base import SubtaskContext
 from tests.connectors.output_runs import (
     INTERVAL,
@@ -27,7 +28,7 @@ from tests.connectors.output_runs import (
     stage,
 )
 from tests.objectstore.fault_proxy import Effect, Fault, FaultProxy
-from tests.objectstore.s3_servers import S3Server, client
+from tests.objectstore.s3_servers import BUCKET, S3Server, client
 
 
 @pytest.fixture
@@ -188,6 +189,30 @@ def test_a_prefix_of_somebody_else_is_refused_and_left_alone(uri):
     with pytest.raises(ConfigurationError) as caught:
         read_committed(uri)
     assert caught.value.code is ErrorCode.NO_SUCH_PATH
+
+
+def test_hidden_objects_belong_to_nobody(s3_server):
+    uri = s3_server.uri()
+    key = uri.partition("?")[0].removeprefix(f"s3://{BUCKET}/") + "/.keep"
+    client(s3_server.endpoint).put_object(Bucket=BUCKET, Key=key, Body=b"")
+    ParquetSink(uri).check(SCHEMA)
+
+
+def test_uploads_that_a_process_left_within_a_check_are_aborted_at_the_next_start(uri, monkeypatch):
+    def died(*_arguments):
+        raise Death
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StagedUploads, "abort", died)
+        for _ in range(2):
+            with pytest.raises(Death):
+                ParquetSink(uri).check(SCHEMA)
+    assert pending(uri) == ["_laminar/output.json"] * 2
+    sink = ParquetSink(uri)
+    sink.check(SCHEMA)
+    [output] = map(StagedOutput.from_json, stage(sink, 0, 5))
+    sink.committer().discard_uncommitted(1)
+    assert pending(uri) == [output.final]
 
 
 def test_a_bucket_that_is_not_there_is_refused(uri):

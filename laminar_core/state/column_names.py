@@ -37,6 +37,22 @@ def renamed_columns(
     }
 
 
+def unclear_columns(
+    before: pa.Schema, now: pa.Schema, names: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield stored columns whose new names other stored columns have, with these names.
+
+    Two columns cannot change places, and none can take the place of another: rows that are written
+    after such a change look like those before it, so it would be made again at each start. Where
+    the pipeline keeps both columns, the rename was done already, and nothing is unclear.
+    """
+    for old in before.names:
+        new = _renamed(old, names)
+        is_moved_too = _renamed(new, names) != new
+        if new != old and new in before.names and (is_moved_too or old not in now.names):
+            yield old, new
+
+
 def with_other_names(schema: pa.Schema, names: Mapping[str, str]) -> pa.Schema:
     """Return the schema with these names, which ``renamed_columns`` found."""
     if not names:

@@ -405,6 +405,32 @@ def test_a_column_that_is_not_there_is_not_renamed(renames: tuple[str, ...], pro
     assert job.stored() == before
 
 
+@pytest.mark.parametrize("checkpoint", [OFTEN, UNALIGNED], ids=["aligned", "unaligned"])
+@pytest.mark.parametrize("is_key", [True, False], ids=["keys", "sums"])
+def test_columns_do_not_change_places(checkpoint: CoordinatorConfig, *, is_key: bool) -> None:
+    """Nothing could tell rows of after the change from those of before."""
+
+    def of(first: str, second: str) -> Build:
+        def named(batch: pa.RecordBatch) -> pa.RecordBatch:
+            values = {first: batch.column("id"), second: batch.column("value")}
+            return pa.record_batch({"key": batch.column("key"), **values})
+
+        def build(rows: Stream, job: Evolving) -> None:
+            other = rows.map(named, name="named")
+            keyed = other.key_by(first, second) if is_key else other.key_by("key")
+            sums = () if is_key else (agg.sum(first, name="x"), agg.sum(second, name="y"))
+            job.slow(keyed.aggregate("totals", agg.count(), *sums))
+
+        return build
+
+    job = Evolving(checkpoint)
+    job.begin(of("a", "b"))
+    before = job.stored()
+    job.rename("totals.a=b", "totals.b=a")
+    assert "cannot become" in job.refused(of("b", "a"))
+    assert job.stored() == before
+
+
 def test_a_column_of_another_type_is_no_other_name_of_it() -> None:
     def texts(batch: pa.RecordBatch) -> pa.RecordBatch:
         id_column = batch.column("id").cast(pa.string())

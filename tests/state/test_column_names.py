@@ -6,7 +6,12 @@ import pyarrow as pa
 import pytest
 
 from laminar_core.aggregates.accumulators import VERSIONS_KEY
-from laminar_core.state.column_names import columns_in, renamed_columns, with_names_of
+from laminar_core.state.column_names import (
+    columns_in,
+    renamed_columns,
+    unclear_columns,
+    with_names_of,
+)
 
 
 def schema(*names: str) -> pa.Schema:
@@ -32,6 +37,27 @@ def test_a_name_is_taken_where_the_rows_have_the_old_and_the_pipeline_the_new_on
     before: list[str], now: list[str], names: dict[str, str], found: dict[str, str]
 ) -> None:
     assert renamed_columns(schema(*before), schema(*now), names) == found
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "names", "found"),
+    [
+        (["a", "b"], ["b", "a"], {"a": "b", "b": "a"}, [("a", "b"), ("b", "a")]),
+        (["sum(a)", "sum(b)"], ["sum(b)", "sum(a)"], {"a": "b", "b": "a"}, 2),
+        (["a", "b"], ["b", "c"], {"a": "b", "b": "c"}, [("a", "b")]),
+        (["sum(a)", "sum(b)"], ["sum(b)"], {"a": "b"}, [("sum(a)", "sum(b)")]),
+        (["a"], ["b"], {"a": "b", "b": "a"}, []),
+        (["b"], ["c"], {"a": "b", "b": "c"}, []),
+        (["a", "b"], ["a", "b"], {"a": "b"}, []),
+        (["a", "b"], ["a", "c"], {"b": "c"}, []),
+    ],
+    ids=["swap", "of sums", "chain", "taken", "one of two", "later one", "done", "plain"],
+)
+def test_no_column_can_take_the_place_of_another(
+    before: list[str], now: list[str], names: dict[str, str], found: list[tuple[str, str]] | int
+) -> None:
+    unclear = list(unclear_columns(schema(*before), schema(*now), names))
+    assert (len(unclear) if isinstance(found, int) else unclear) == found
 
 
 def test_values_and_versions_keep_their_accumulator() -> None:

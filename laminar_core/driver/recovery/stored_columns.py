@@ -23,7 +23,7 @@ from laminar_core.records.channel_entries import EdgeRef, InflightEntry
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.records.record import FileRef
 from laminar_core.records.segment import SegmentRef
-from laminar_core.state.column_names import columns_in, renamed_columns
+from laminar_core.state.column_names import columns_in, renamed_columns, unclear_columns
 from laminar_core.state.evolving import Allowed, ColumnChanges, compare_columns
 from laminar_core.store.checkpoint_store import CheckpointStore
 
@@ -94,7 +94,17 @@ def compared_columns(
     needless = _renames_of_nothing(
         manifest, plan, [one for one in renames if one.operator_id not in told], read, described
     )
-    return ComparedColumns(tuple(found), tuple(lines), tuple(used), said, tuple(needless))
+    refused = (*dict.fromkeys(_unclear_renames(read, names)), *needless)
+    return ComparedColumns(tuple(found), tuple(lines), tuple(used), said, refused)
+
+
+def _unclear_renames(read: Sequence[ReadDifferently], names: Names) -> Iterator[str]:
+    for one in read:
+        for old, new in unclear_columns(one.before, one.now, names.get(one.operator_id, {})):
+            yield (
+                f"{one.what} has {old} and {new}, so {old} cannot become {new}: leave the rename "
+                "out, or give the column a name that none has"
+            )
 
 
 def _renames_of_nothing(

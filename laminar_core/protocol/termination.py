@@ -7,13 +7,15 @@ other, and each answers, between two units of work, with what it knows of each l
 * ``outside_ended``: every channel that enters the loop from outside has been read to its end;
 * ``produced``: batches that its subtasks have put on the loop's edges so far, and those that they
   found there when they were restored;
-* ``consumed``: batches that they have taken from the loop's edges and worked off.
+* ``consumed``: batches that they have taken from the loop's edges and worked off; one less for each
+  task in which rows wait, or a timer by the clock.
 
 The loop is over when wave *k* found every outside input ended, and wave *k+1* counts as many
 batches produced as wave *k* counted consumed.
 
-Proof. Inside a loop batches come only of batches: event time does not travel in it, and nothing
-in it has a timer. Let *t* be a moment between the two waves, C(t) and P(t) the true totals then.
+Proof. Inside a loop batches come only of batches: event time does not travel in it, and what waits
+for the clock counts as a batch that is not worked off. Let *t* be a moment between the two waves,
+C(t) and P(t) the true totals then.
 Counters never fall, so consumed(k) <= C(t) and P(t) <= produced(k+1). Nothing is consumed that was
 not produced, C(t) <= P(t). If consumed(k) = produced(k+1), all of these are equal: at *t* nothing
 was queued or on its way, and no worker was busy, as answers are given between units of work. What

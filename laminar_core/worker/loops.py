@@ -170,5 +170,5 @@ def _counts(task: Task) -> LoopCounts:
     return LoopCounts(
         outside_ended=task.open_inputs <= task.parts.inside,
         produced=sum(o.batches_put for o in outputs) + sum(i.batches_restored for i in inputs),
-        consumed=sum(i.batches_taken for i in inputs) - int(task.timed.has_pending()),
+        consumed=sum(i.batches_taken for i in inputs) - int(task.timed.has_more_to_do()),
     )

@@ -42,6 +42,10 @@ class TimedOperators:
         """Return whether rows wait in one of the operators."""
         return any(operator.has_pending for _, operator in self._waiting)
 
+    def has_more_to_do(self) -> bool:
+        """Return whether one of the operators acts later, on rows that wait or by a timer."""
+        return self.has_pending() or self.wait_ms() is not None
+
     def is_full(self, first: int = 0) -> bool:
         """Return whether an operator from position ``first`` on takes no further rows for now."""
         return any(at >= first and operator.is_full for at, operator in self._waiting)

@@ -1,11 +1,13 @@
 """Jobs with loops, and the answers that plain Python computes for them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_core.operators import Keys, ListState, Timers
+from laminar_core.operators.process.declared import State
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.stream import Stream
 from laminar_core.testing.ledger import Ledger, LedgerSink
@@ -209,6 +211,38 @@ def no_rows_job() -> Job:
     p = Pipeline("no-rows")
     stream = source(p, [SCHEMA.empty_table()]).iterate(body("a", Stream.rebalance), name="loop")
     return job(p, stream, [])
+
+
+class Later:
+    """Lets rows go a second after they came, one key at a time."""
+
+    version = 1
+    state: Mapping[str, State] = {"rows": ListState(pa.struct(list(SCHEMA)))}
+    schema = SCHEMA
+
+    def process(self, rows: pa.RecordBatch, keys: Keys, state: Any, timers: Timers) -> None:
+        state["rows"].append(keys, rows.to_struct_array())
+        timers.set_clock(keys, timers.now_us + 1_000_000)
+
+    def on_clock_timer(
+        self, due: pa.RecordBatch, keys: Keys, state: Any, timers: Timers
+    ) -> pa.RecordBatch:
+        del due, timers
+        waiting = state["rows"].get(keys).flatten()
+        state["rows"].clear(keys)
+        return pa.RecordBatch.from_struct_array(waiting)
+
+
+def later_job() -> Job:
+    """Rows wait in the loop, where nothing but the clock lets them go on."""
+    p, tables = Pipeline("later"), rows(count=4)
+
+    def looped(entering: Stream) -> tuple[Stream, Stream]:
+        tried = entering.key_by("id").process("wait", Later()).map(once, name="once")
+        return tried.filter(AGAIN, name="again").rebalance(), tried.filter(DONE, name="done")
+
+    stream = source(p, tables).iterate(looped, name="loop")
+    return job(p, stream, [settled(row) for row in rows_of(tables)])
 
 
 LOOP_JOBS: dict[str, Callable[[], Job]] = {

@@ -28,7 +28,7 @@ from laminar_core.worker import wiring
 from laminar_core.worker.loops import HeadTask
 from laminar_core.worker.spill import SpillQueue
 from laminar_core.worker.task import Task
-from tests.simulated.loop_jobs import LOOP_JOBS, job, once, rows, source
+from tests.simulated.loop_jobs import LOOP_JOBS, job, later_job, once, rows, source
 from tests.simulated.simulated_jobs import Job
 
 SEEDS = int(os.environ.get("LAMINAR_SEEDS", "105"))
@@ -66,6 +66,18 @@ def test_an_undisturbed_loop_is_exact_and_ends(seed: int) -> None:
     built, simulation, _ = simulate(seed)
     result = simulation.run()
     assert (result.outcome, result.generations) == ("finished", 1)
+    built.check()
+
+
+@pytest.mark.parametrize("dies", [None, Simulation.kill_driver], ids=["lives", "dies"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_loop_goes_on_as_long_as_a_timer_is_set(seed: int, dies) -> None:
+    built = later_job()
+    checkpoint = CoordinatorConfig(interval_ms=200)
+    simulation = Simulation(built.plan, parallelism=2, seed=seed, checkpoint=checkpoint)
+    if dies is not None:
+        simulation.when(CheckpointCompleted, partial(dies, simulation), 4)
+    assert simulation.run_to_end().outcome == "finished"
     built.check()
 
 

@@ -32,6 +32,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from laminar_core.aggregates.grouping import plain_type
+from laminar_core.aggregates.python_values import array_of
 from laminar_core.aggregates.row_groups import RowGroups
 from laminar_core.aggregates.values import plain
 from laminar_core.codec.code_digest import code_digest
@@ -89,9 +90,9 @@ class UserDefined:
         return cls(udaf, f"user_{udaf.name}", version, code_digest(udaf))
 
     def state_type(self, columns: list[pa.DataType]) -> pa.DataType | None:
-        """Return the type that the user declares; any columns are accepted."""
+        """Return the type that the user declares, plain; any columns are accepted."""
         del columns
-        return self.udaf.state_type
+        return plain_type(self.udaf.state_type)
 
     def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
         """Call the user's ``accumulate`` once for each group."""
@@ -121,8 +122,8 @@ class UserDefined:
 
     def _typed(self, values: Sequence[object], data_type: pa.DataType, what: str) -> pa.Array:
         try:
-            return pa.array(values, plain_type(data_type))
-        except (pa.ArrowException, TypeError, ValueError) as error:
+            return array_of(values, plain_type(data_type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise DataError(
                 ErrorCode.WRONG_SCHEMA,
                 f"aggregate {self.udaf.name!r} returned a {what} that is not {data_type}: "

@@ -3,6 +3,8 @@
 Their semantics are Spark's; see ``laminar_core.aggregates.accumulators``.
 """
 
+import pyarrow as pa
+
 from laminar_core.aggregates.accumulators import Aggregate
 from laminar_core.aggregates.digests import COMPRESSION_MAX, COMPRESSION_MIN, Digests
 from laminar_core.aggregates.hyperloglog import PRECISION_MAX, PRECISION_MIN, HyperLogLog
@@ -123,10 +125,18 @@ def user(udaf: UserAggregate, *columns: str, name: str | None = None) -> Aggrega
     """Aggregate ``columns`` by what you wrote; see ``laminar_core.aggregates.user_aggregates``.
 
     Raises:
-        ConfigurationError: there is no column, or its name is no identifier (INVALID_OPTION).
+        ConfigurationError: there is no column, its name is no identifier, or a type or a method is
+            missing (INVALID_OPTION).
     """
     _require(bool(columns), f"aggregate {udaf.name!r} needs at least one column")
     _require(udaf.name.isidentifier(), f"{udaf.name!r} is not a name: use letters, digits and _")
+    for what in ("state_type", "result_type"):
+        _require(
+            isinstance(getattr(udaf, what, None), pa.DataType),
+            f"{what} of aggregate {udaf.name!r} is no type of pyarrow, such as pa.int64()",
+        )
+    for method in ("init", "accumulate", "merge", "finish"):
+        _require(callable(getattr(udaf, method, None)), f"aggregate {udaf.name!r} needs {method}()")
     state = UserDefined.of(udaf)
     return Aggregate("user", columns[0], name or udaf.name, columns[1:], state=state)
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeGuard
 
 import pyarrow as pa
 
+from laminar_core.aggregates.python_values import array_of
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import ANY_MODE, JsonObject, OutputMode, Side, SubtaskContext
 from laminar_core.operators.columns import require_distinct
@@ -204,7 +205,7 @@ class MapRows:
 
     def _column(self, field: pa.Field, rows: list[Row]) -> pa.Array:
         try:
-            return pa.array([row[field.name] for row in rows], field.type)
+            return array_of([row[field.name] for row in rows], field.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             reason = str(error).partition("\n")[0]
             raise _wrong_schema(

@@ -8,7 +8,7 @@ import pytest
 
 from laminar_core.aggregates.accumulators import accumulate, finish, merge
 from laminar_core.aggregates.user_aggregates import UserDefined
-from laminar_core.errors import DataError, ErrorCode
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators import agg
 
 
@@ -92,6 +92,36 @@ def test_a_result_of_another_type_is_one_clear_line() -> None:
     ) as caught:
         results(agg.user(Wrong(), "v", "w"), rows, 1)
     assert caught.value.code is ErrorCode.WRONG_SCHEMA
+
+
+@pytest.mark.parametrize("result", [2**70, 1.75])
+def test_a_result_that_does_not_fit_its_type_is_one_clear_line(result: object) -> None:
+    class Beyond(Weighted):
+        result_type = pa.int64()
+
+        def finish(self, state: int) -> object:
+            del state
+            return result
+
+    rows = pa.table({"k": ["a"], "v": [2], "w": [10]})
+    with pytest.raises(DataError, match="'weighted' returned a result that is not int64"):
+        results(agg.user(Beyond(), "v", "w"), rows, 1)
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "problem"),
+    [
+        ("state_type", "int64", "state_type of aggregate 'weighted' is no type of pyarrow"),
+        ("result_type", None, "result_type of aggregate 'weighted' is no type of pyarrow"),
+        ("merge", None, r"aggregate 'weighted' needs merge\(\)"),
+    ],
+)
+def test_an_aggregate_that_lacks_a_part_is_refused(
+    member: str, value: object, problem: str
+) -> None:
+    incomplete = type("Incomplete", (Weighted,), {member: value})
+    with pytest.raises(ConfigurationError, match=problem):
+        agg.user(incomplete(), "v", "w")
 
 
 def test_the_code_is_the_identity() -> None:

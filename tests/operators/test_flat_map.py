@@ -195,9 +195,20 @@ def test_values_come_through_unchanged(rows: list[dict]) -> None:
         (lambda _: "text", "returned a str instead of a row with (n, word)"),
         (lambda _: {"n": "x", "word": ""}, "returned a value that does not fit column 'n' (int64)"),
         (lambda _: {"n": 2**70, "word": ""}, "returned a value that does not fit column 'n'"),
+        (lambda _: {"n": 1.75, "word": ""}, "returned a value that does not fit column 'n'"),
         (lambda _: {"n": 1, "word": object()}, "a value that does not fit column 'word'"),
     ],
-    ids=["missing", "unknown", "number", "only a number", "text", "type", "range", "object"],
+    ids=[
+        "missing",
+        "unknown",
+        "number",
+        "only a number",
+        "text",
+        "type",
+        "range",
+        "fraction",
+        "object",
+    ],
 )
 def test_a_row_that_does_not_fit_is_refused(function, problem: str) -> None:
     error = refused(MapRows("f", function, PAIR))

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from laminar_core.aggregates.python_values import array_of
 from laminar_core.aggregates.row_groups import as_array
 from laminar_core.errors import ConfigurationError, ErrorCode
 
@@ -22,7 +24,9 @@ def typed_values(what: str, values: Values, data_type: pa.DataType) -> pa.Array:
         if isinstance(values, pa.Array | pa.ChunkedArray):
             found = as_array(values)
             return found if found.type.equals(data_type) else found.cast(data_type)
-        return pa.array(values, data_type)
+        if isinstance(values, np.ndarray):
+            return pa.array(values, data_type)
+        return array_of(values, data_type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = str(error).partition("\n")[0]
         raise wrong(f"{what} holds {data_type}, and was given something else: {reason}") from error

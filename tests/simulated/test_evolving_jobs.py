@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from laminar_core.aggregates.accumulators import Aggregate
 from laminar_core.driver.events import CheckpointCompleted, GenerationStarted
 from laminar_core.driver.recovery.acceptance import parse_acceptance
 from laminar_core.driver.recovery.start_texts import Rename
@@ -443,6 +445,49 @@ def test_a_column_of_another_type_is_no_other_name_of_it() -> None:
     job.begin(keyed_by(wide))
     job.rename("totals.id=name")
     assert "name was int64, is string" in job.refused(by_name)
+
+
+def test_the_bound_of_a_join_gets_another_name() -> None:
+    def bounded_by(name: str) -> Build:
+        def bounded(batch: pa.RecordBatch) -> pa.RecordBatch:
+            times = batch.column("ts")
+            later = pc.add(times.cast(pa.int64()), 2_000_000).cast(times.type)
+            return batch.append_column(name, later)
+
+        def build(rows: Stream, job: Evolving) -> None:
+            left, right = rows.map(bounded, name="bounded"), rows.rebalance()
+            within = ("0 seconds", name)
+            job.slow(left.join(right, on="key", within=within, name="join", suffix="_right"))
+
+        return build
+
+    def pairs(job: Evolving) -> list[tuple[object, object]]:
+        return sorted((row["id"], row["id_right"]) for row in job.ledgers["out"].rows())
+
+    job, undisturbed = Evolving(), Evolving()
+    job.begin(bounded_by("until"))
+    job.rename("join.until=ends")
+    job.go_on(bounded_by("ends"))
+    undisturbed.begin(bounded_by("ends"))
+    undisturbed.go_on(bounded_by("ends"))
+    assert pairs(job) == pairs(undisturbed)
+
+
+def test_a_mean_of_what_sessions_have_is_added() -> None:
+    def sessions(*more: Aggregate) -> Build:
+        def build(rows: Stream, job: Evolving) -> None:
+            spec = rows.key_by("key").session("2 seconds")
+            both = (agg.sum("value", name="total"), agg.count("value", name="count"))
+            job.slow(spec.aggregate("sessions", *both, *more))
+
+        return build
+
+    job = Evolving()
+    job.begin(sessions())
+    job.go_on(sessions(agg.avg("value", name="mean")))
+    rows = [row for row in job.ledgers["out"].rows() if row.get("mean") is not None]
+    assert rows
+    assert all(row["mean"] == row["total"] / row["count"] for row in rows)
 
 
 @pytest.mark.parametrize("checkpoint", [OFTEN, UNALIGNED], ids=["aligned", "unaligned"])

@@ -14,7 +14,18 @@ from laminar_core.plan.plan import INPUTS_KEY, Plan
 from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 
 _COLUMNS = frozenset(
-    {"keys", "column", "more", "time", "time_column", "producer", "generation", "sequence"}
+    {
+        "keys",
+        "right_keys",
+        "column",
+        "more",
+        "time",
+        "until",
+        "time_column",
+        "producer",
+        "generation",
+        "sequence",
+    }
 )
 """Members of descriptions that name columns."""
 _ANY_ORDER = "aggregates"

@@ -18,7 +18,7 @@ from laminar_core.plan.plan import Plan
 from laminar_core.records.manifest import CheckpointManifest
 
 _AGGREGATES = "aggregates"
-_AGGREGATIONS = ("running-aggregate", "window-aggregate")
+_AGGREGATIONS = ("running-aggregate", "window-aggregate", "session-aggregate")
 
 
 @dataclass(frozen=True, slots=True)

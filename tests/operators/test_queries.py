@@ -31,6 +31,15 @@ class Total:
     def init(self) -> int:
         return 0
 
+    def accumulate(self, state: int, values: pa.Array) -> int:
+        return state + (pc.sum(values).as_py() or 0)
+
+    def merge(self, left: int, right: int) -> int:
+        return left + right
+
+    def finish(self, state: int) -> int:
+        return state
+
 
 class OtherTotal(Total):
     def init(self) -> int:

@@ -82,7 +82,7 @@ def test_in_a_loop_rows_that_wait_keep_it_from_ending_also_after_a_crash(
 def test_a_loop_that_does_not_ask_for_rows_that_wait_would_end_too_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(TimedOperators, "has_pending", lambda _: False)
+    monkeypatch.setattr(TimedOperators, "has_more_to_do", lambda _: False)
     job = enrich_loop_job(2)
     with pytest.raises(LaminarError, match="rows came back to loop rounds after its end"):
         Simulation(job.plan, parallelism=2).run()

@@ -7,7 +7,6 @@ but reading it is an error.
 
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +19,7 @@ from laminar_core.records.paths import is_key_part
 
 HIDDEN = "."
 """Names of unfinished writes begin with it."""
-_UNFINISHED = re.compile(r"\..+-[0-9]+-[0-9]+")
+_OF_THE_SYSTEM = "lost+found"
 NO_OBJECT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 # Should a pipe or a device take the file's place after the first look, opening it must not wait.
@@ -147,13 +146,16 @@ def visible(directory: Path | str) -> list["os.DirEntry[str]"]:
 
 
 def names_in(directory: str) -> list[str]:
-    """Return all names in the directory but unfinished writes, also those that no object can have.
+    """Return the names in the directory, also those that no object can have.
 
-    Names of folders end with ``/``, and so do those of links to folders.
+    Hidden ones are left out, such as unfinished writes and what file managers leave, and so is the
+    folder that a file system makes in its root. Names of folders end with ``/``, and so do those
+    of links to folders.
     """
     try:
         with os.scandir(directory) as entries:
-            names = [entry.name for entry in entries if not _UNFINISHED.fullmatch(entry.name)]
+            found = [entry.name for entry in entries]
+            names = [n for n in found if not n.startswith(HIDDEN) and n != _OF_THE_SYSTEM]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(f"{n}/" if os.path.isdir(f"{directory}/{n}") else n for n in names)  # noqa: PTH112

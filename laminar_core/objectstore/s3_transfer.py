@@ -293,10 +293,11 @@ class Download:
                 **self._target, Range=f"bytes={start}-{stop - 1}", IfMatch=etag
             )
             with closing(answer["Body"]) as body:
+                if answer["ETag"] != etag:  # A server may ignore either header.
+                    return None
                 check_range(answer, start, stop)
                 data = self._counted(body.read())
-            # A server may ignore either header.
-            return data if answer["ETag"] == etag and len(data) == stop - start else None
+            return data if len(data) == stop - start else None
 
         answers = {Kind.PRECONDITION_FAILED, Kind.NOT_FOUND}
         return self._requests.send("read", self._key, attempt, answers).value

@@ -7,7 +7,12 @@ from itertools import islice
 import dagster as dg
 
 from laminar_core.codec.digest import sha256_hex
-from laminar_core.errors import ConfigurationError, CorruptCheckpointError, LaminarError
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    LaminarError,
+)
 from laminar_core.protocol.recovery import Refuse, Rejected, RestoreFrom, on_timeline
 from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId, Generation
@@ -76,6 +81,8 @@ class WholeReads:
             try:
                 report = store.verify_files(manifest)
             except ConfigurationError as error:
+                if error.code is not ErrorCode.BEING_DELETED:
+                    raise
                 return str(error)
             self._reports[sha256] = report
             self._new.append((manifest.checkpoint_id, sha256, report))

@@ -281,7 +281,15 @@ def test_a_folder_that_may_not_be_read_does_not_hide_the_others(tmp_path, monkey
     assert private == "cannot list it"
 
 
-@pytest.mark.parametrize("name", ["my report (1).pdf", ".git/", "latest"])
+@pytest.mark.parametrize("name", [".DS_Store", ".snapshot", "lost+found"])
+def test_what_systems_put_into_every_place_leaves_it_empty(tmp_path, name: str):
+    (tmp_path / name).mkdir()
+    store, manifest = completed()
+    write_savepoint(store, manifest, LocalObjectStore(tmp_path), ANN, NOW_MS)
+    assert [place for place, _ in list_savepoints(str(tmp_path))] == [str(tmp_path)]
+
+
+@pytest.mark.parametrize("name", ["my report (1).pdf", "a b/", "latest"])
 def test_what_others_put_into_a_place_makes_it_not_empty(tmp_path, name: str):
     if name.endswith("/"):
         (tmp_path / name).mkdir()

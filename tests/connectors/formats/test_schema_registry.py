@@ -208,3 +208,5 @@ def test_known_schemas_are_found_by_number_and_by_content() -> None:
         known.read(5)
     with pytest.raises(ConfigurationError, match="-1 is not the number of a schema"):
         KnownSchemas({-1: '"int"'})
+    with pytest.raises(ConfigurationError, match="'7' is not the number of a schema"):
+        KnownSchemas(json.loads('{"7": "int"}'))

@@ -49,6 +49,8 @@ from laminar_core.state.window_layout import KEY_GROUP
 _SIZE_RATIO = 2
 JOINED_BYTES_MAX = 128 * 1024 * 1024
 """Larger runs are not merged, unless rows have weights: that would block the worker."""
+OFFSETS_BYTES_MAX = 2**31 - 1
+"""Rows of one run: Arrow takes none out of more text, whose offsets have 32 bits."""
 UNPROBED_ROWS_MAX = 65_536
 """Larger runs are not merged where nothing is probed: nothing would be faster."""
 CANDIDATES_MAX = 2 * 1024 * 1024
@@ -363,6 +365,7 @@ class Arrangement:
             return False
         if not self._is_probed and len(older) + len(newer) > UNPROBED_ROWS_MAX:
             return False
+        size_bytes = older.rows.nbytes + newer.rows.nbytes
         if self.layout.has_weights:  # Or rows that were taken back would stay for ever.
-            return True
-        return older.rows.nbytes + newer.rows.nbytes <= JOINED_BYTES_MAX
+            return size_bytes <= OFFSETS_BYTES_MAX
+        return size_bytes <= JOINED_BYTES_MAX

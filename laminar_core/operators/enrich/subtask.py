@@ -15,7 +15,8 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
-from laminar_core.aggregates.grouping import plain_column
+from laminar_core.aggregates.grouping import comparable, plain_column
+from laminar_core.aggregates.row_groups import as_array
 from laminar_core.errors import ConfigurationError, ErrorCode, JobFailedError
 from laminar_core.objectstore.retries import RetryPolicy
 from laminar_core.operators.base import (
@@ -200,7 +201,8 @@ class EnrichSubtask:
                 async with asyncio.timeout(self._limits.timeout_ms / 1000):
                     return _Answer(await self._function(rows))
             except BaseException as error:
-                if isinstance(error, GeneratorExit) or _is_ending():
+                is_usual = isinstance(error, Exception)
+                if isinstance(error, GeneratorExit) or (not is_usual and _is_ending()):
                     raise
                 failures += 1
                 if failures == self._limits.attempts:
@@ -299,15 +301,21 @@ def _rows_max(of: pa.DataType) -> int:
 
 
 def _encoded(plain: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Encode plain columns as they came; no type of pyarrow's is too odd for an index per row."""
+    """Encode plain columns as they came: each value is once in its dictionary, and no null."""
     columns: list[pa.Array] = []
     for field in schema:
         column = plain.column(field.name)
         if pa.types.is_dictionary(field.type):
-            nulls = column.is_null().to_numpy(zero_copy_only=False)
-            indices = pa.array(np.arange(len(column)), field.type.index_type, mask=nulls)
-            column = pa.DictionaryArray.from_arrays(indices, column, ordered=field.type.ordered)
-        columns.append(column.cast(field.type))
+            found = as_array(comparable(pa.chunked_array([column]))).dictionary_encode()
+            columns.append(
+                pa.DictionaryArray.from_arrays(
+                    found.indices.cast(field.type.index_type),
+                    found.dictionary.cast(field.type.value_type),
+                    ordered=field.type.ordered,
+                )
+            )
+        else:
+            columns.append(column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -117,9 +117,22 @@ def _dues(what: str, keys: Keys, due: Due) -> tuple[Keys, Integers]:
 def _array(keys: Keys, due: object) -> pa.Array:
     """Return one value or several as an array; a single one is for all keys."""
     given = np.asarray(due)
+    if isinstance(due, np.ndarray) and given.dtype.kind == "f":
+        given = _whole(given)
     if given.dtype.kind == "M":  # numpy has units that pyarrow has not.
         given = given.astype("datetime64[us]")
     return pa.array(np.broadcast_to(given, (len(keys),)) if given.size == 1 else given)
+
+
+def _whole(given: npt.NDArray[Any]) -> Integers:
+    """Round times down.
+
+    Raises:
+        ValueError: one is no number, or infinite.
+    """
+    if not np.isfinite(given).all():
+        raise ValueError("a time is no finite number")
+    return np.floor(given).astype(np.int64)
 
 
 def _in_us(due: pa.Array) -> pa.Array:

@@ -252,6 +252,10 @@ def test_waiting_rows_of_any_dictionary_are_restored(values: pa.Array) -> None:
     subtask.restore([Snapshot((StateTable("", pa.table({"n": values})),), cut(bench).properties)])
     waiting = [one.rows for one in subtask._queue]
     assert all(rows.schema == schema for rows in waiting)
+    for rows in waiting:
+        values_once = rows.column("n").dictionary
+        assert not values_once.null_count
+        assert len(set(values_once.to_pylist())) == len(values_once)
     assert [n for rows in waiting for n in rows.column("n").to_pylist()] == values.to_pylist()
     (table,) = cut(bench).tables
     assert table.rows.column("n").combine_chunks().equals(values)

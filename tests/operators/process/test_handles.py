@@ -85,3 +85,11 @@ def test_a_process_without_the_function_cannot_set_timers(method: str, needed: s
     timers = Timers("process 'mine'", None, None, lambda: 5)
     with pytest.raises(ConfigurationError, match=f"'mine' sets a timer and has no {needed}"):
         getattr(timers, method)(KEYS, 7)
+
+
+def test_times_of_numpy_with_fractions_are_rounded_down() -> None:
+    table = TimerTable(timer_layout("t", FIELDS))
+    Timers("process 'mine'", table, None, lambda: 5).set(KEYS, np.array([1.75, -1.25]))
+    assert table.next_due_us == -2
+    with pytest.raises(ConfigurationError, match="no finite number"):
+        Timers("process 'mine'", table, None, lambda: 5).set(KEYS, np.array([1.0, np.nan]))

@@ -2,7 +2,7 @@
 
 Rows are kept in immutable *runs*, see ``runs``. Each batch is a new run. Two neighbours become one
 when the older has at most twice the rows of the newer, so there are few runs and each row is copied
-a logarithmic number of times. With weights that holds for runs of any size, so what was taken back
+a logarithmic number of times. With weights that holds for runs up to 2 GiB, so what was taken back
 is gone when about as many rows have come as are there. A run is rewritten when about half of its
 rows have expired. So at most about as many expired rows are held as living ones, and no row is
 looked at for each watermark.

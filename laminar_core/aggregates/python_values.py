@@ -9,8 +9,7 @@ import pyarrow as pa
 def array_of(values: Sequence[object], data_type: pa.DataType) -> pa.Array:
     """Return values as an array of a type.
 
-    pyarrow alone cuts the fraction of a float off where an integer is wanted, as it does for no
-    array.
+    Where an integer is wanted, ``pa.array`` would silently make 1 of the float 1.75.
 
     Raises:
         ValueError: a float with a fraction, for an integer.

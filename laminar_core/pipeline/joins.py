@@ -1,8 +1,8 @@
 """Joins of two streams, as ``Stream.join`` and ``Stream.as_of`` describe them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import WINDOW_END
@@ -222,7 +222,10 @@ def pair_of(pair: Any, problem: str) -> tuple[Any, Any]:  # noqa: ANN401 - of th
     Raises:
         ConfigurationError: they are not two (INVALID_OPTION); ``problem`` is the message.
     """
-    match pair:
+    given: tuple[Any, ...] = ()
+    if hasattr(pair, "__iter__") and not isinstance(pair, str | Mapping):
+        given = tuple(cast("Iterable[Any]", pair))
+    match given:
         case (first, second):
             return first, second
         case _:

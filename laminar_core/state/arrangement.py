@@ -2,10 +2,10 @@
 
 Rows are kept in immutable *runs*, see ``runs``. Each batch is a new run. Two neighbours become one
 when the older has at most twice the rows of the newer, so there are few runs and each row is copied
-a logarithmic number of times. With weights that holds for runs up to 2 GiB, so what was taken back
-is gone when about as many rows have come as are there. A run is rewritten when about half of its
-rows have expired. So at most about as many expired rows are held as living ones, and no row is
-looked at for each watermark.
+a logarithmic number of times. With weights that holds for runs of up to 2 GiB in memory and of any
+size on a disk, so what was taken back is gone when about as many rows have come as are there. A run
+is rewritten when about half of its rows have expired. So at most about as many expired rows are
+held as living ones, and no row is looked at for each watermark.
 
 With a backend on disk the rows of large runs are there, see ``kept_rows``.
 
@@ -27,7 +27,7 @@ import pyarrow as pa
 from laminar_core.aggregates.row_groups import Integers
 from laminar_core.codec.key_groups import key_group_order
 from laminar_core.state.chunks import Shelf
-from laminar_core.state.kept_rows import Room, groups_of, hash_ranges
+from laminar_core.state.kept_rows import Room, groups_of, hash_ranges, is_held
 from laminar_core.state.named_tables import WEIGHT, added_up
 from laminar_core.state.rows_layout import MATCHED, WEIGHT_TYPE, RowsLayout
 from laminar_core.state.runs import (
@@ -48,9 +48,11 @@ from laminar_core.state.window_layout import KEY_GROUP
 
 _SIZE_RATIO = 2
 JOINED_BYTES_MAX = 128 * 1024 * 1024
-"""Larger runs are not merged, unless rows have weights: that would block the worker."""
+"""Larger runs are not merged, because that would block the worker; see ``OFFSETS_BYTES_MAX``."""
 OFFSETS_BYTES_MAX = 2**31 - 1
-"""Rows of one run: Arrow takes none out of more text, whose offsets have 32 bits."""
+"""Limit in memory for rows with weights. Offsets of text have 32 bits, so Arrow cannot take rows
+out of more text than this. On a disk, rows are read by block.
+"""
 UNPROBED_ROWS_MAX = 65_536
 """Larger runs are not merged where nothing is probed: nothing would be faster."""
 CANDIDATES_MAX = 2 * 1024 * 1024
@@ -367,5 +369,6 @@ class Arrangement:
             return False
         size_bytes = older.rows.nbytes + newer.rows.nbytes
         if self.layout.has_weights:  # Or rows that were taken back would stay for ever.
-            return size_bytes <= OFFSETS_BYTES_MAX
+            is_in_memory = is_held(older.rows) and is_held(newer.rows)
+            return not is_in_memory or size_bytes <= OFFSETS_BYTES_MAX
         return size_bytes <= JOINED_BYTES_MAX

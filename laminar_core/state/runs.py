@@ -94,8 +94,7 @@ def joined(
     """Make one run of several, without the rows that expire at ``expired_us`` or before.
 
     Weights of equal rows are added up, a part of the rows at a time, and rows without weight are
-    left out. If a run is on the
-    shelf of ``room``, the new one is put there too, block by block.
+    left out. If a run is on the shelf of ``room``, the new one is put there too, block by block.
     """
     kept = [(run, living(run, expired_us)) for run in runs]
     if room is None or all(is_held(run.rows) for run in runs):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from laminar_core.connectors.parquet_commit import read_committed
 from laminar_core.connectors.parquet_sink import ParquetSink
@@ -33,6 +34,11 @@ def stage(sink, start, stop, *, checkpoint_id=1, generation=1, subtask=0):
 def committed(path):
     table = read_committed(path)
     return sorted(table["n"].to_pylist()) if table.num_columns else []
+
+
+def visible(path):
+    """Return the rows that a reader of the plain directory sees; fail on a partial file."""
+    return sorted(ds.dataset(path, schema=SCHEMA, format="parquet").to_table()["n"].to_pylist())
 
 
 class Death(BaseException):

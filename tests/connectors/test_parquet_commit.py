@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -24,12 +23,7 @@ from laminar_core.errors import (
 )
 from laminar_core.operators.base import SubtaskContext
 from laminar_core.worker.sinks import CommittingSink
-from tests.connectors.output_runs import SCHEMA, batch, committed, open_writer, stage
-
-
-def visible(path):
-    """Return the rows that a reader of the plain directory sees; fail on a partial file."""
-    return sorted(ds.dataset(path, schema=SCHEMA, format="parquet").to_table()["n"].to_pylist())
+from tests.connectors.output_runs import SCHEMA, batch, committed, open_writer, stage, visible
 
 
 @pytest.fixture

@@ -4,16 +4,10 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow.dataset as ds
 import pytest
 
 from laminar_core.connectors.parquet_sink import ParquetSink
-from tests.connectors.output_runs import INTERVAL, ROWS, SCHEMA, Death, Job, committed
-
-
-def visible(path):
-    """Return the rows that a reader of the plain directory sees; fail on a partial file."""
-    return sorted(ds.dataset(path, schema=SCHEMA, format="parquet").to_table()["n"].to_pylist())
+from tests.connectors.output_runs import INTERVAL, ROWS, SCHEMA, Death, Job, committed, visible
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pyarrow.dataset as ds
 import pytest
 
 from laminar_core.connectors import output_directory
@@ -11,12 +10,15 @@ from laminar_core.connectors.output_directory import OutputDirectory
 from laminar_core.connectors.parquet_commit import committed_files, listed_files
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
-from tests.connectors.output_runs import SCHEMA, Death, batch, committed, open_writer, stage
-
-
-def visible(path):
-    """Return the rows that a reader of the plain directory sees; fail on a partial file."""
-    return sorted(ds.dataset(path, schema=SCHEMA, format="parquet").to_table()["n"].to_pylist())
+from tests.connectors.output_runs import (
+    SCHEMA,
+    Death,
+    batch,
+    committed,
+    open_writer,
+    stage,
+    visible,
+)
 
 
 @pytest.fixture

@@ -226,6 +226,12 @@ def test_windows_behind_a_loop_are_planned() -> None:
     assert [e.may_overtake for e in keyed] == [True]
 
 
+def test_a_body_may_return_any_two() -> None:
+    rows = source(Pipeline("p"))
+    leaving = rows.iterate(lambda inner: map(inner.filter, (AGAIN, DONE)))
+    assert leaving.schema == rows.schema
+
+
 def test_a_body_that_does_not_return_two_is_refused() -> None:
     for made in (lambda rows: rows, lambda _: None):
         with pytest.raises(ConfigurationError, match="loop-1 returns what goes round again"):

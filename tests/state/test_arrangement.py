@@ -567,6 +567,18 @@ def test_columns_may_be_called_like_those_of_ours(backend: str) -> None:
     assert held.row_count == 2
 
 
+def test_no_run_in_memory_has_more_text_than_can_be_taken_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrangement, "OFFSETS_BYTES_MAX", 4_000)
+    held = opened(WEIGHTED, "memory")
+    for step in range(20):
+        added(held, [(str(n), step, step) for n in range(20)], [1] * 20)
+    assert len(held._runs) > 1
+    assert all(run.rows.nbytes <= 4_000 for run in held._runs)
+    assert held.row_count == 400
+
+
 @EITHER
 def test_large_runs_with_weights_are_merged_a_part_at_a_time(
     backend: str, monkeypatch: pytest.MonkeyPatch

@@ -65,7 +65,7 @@ class Header:
 class Lines:
     """Each line is a message. A position is a byte, or the number of a line if compressed.
 
-    Of a line with more bytes than ``line_bytes_max`` so many and one more reach the decoder.
+    A longer line than ``line_bytes_max`` is cut one byte later, so the decoder finds it too long.
     """
 
     decoder: Decoder

@@ -49,7 +49,7 @@ _NO_SCHEMA = (
     RecursionError,
     OverflowError,
 )
-"""Errors that a text makes which is no schema, or one with numbers that nothing can have."""
+"""Errors of fastavro for a text that is no schema, or a schema with impossible numbers."""
 _ENCODED = (
     pa.types.is_string,
     pa.types.is_large_string,
@@ -57,7 +57,7 @@ _ENCODED = (
     pa.types.is_binary,
     pa.types.is_large_binary,
 )
-"""Values that dictionaries are made of."""
+"""Types of values that Arrow can encode in a dictionary while it builds a column."""
 _UNKNOWN_KEPT = 1_000
 """Numbers of schemas that are remembered as unknown: a flood of them is not a flood of requests."""
 
@@ -216,7 +216,7 @@ def writer_schema(text: SchemaText, wanted: pa.Schema) -> WriterSchema:
 
 
 def _encodes_numbers(of: pa.DataType) -> bool:
-    """Whether it is a dictionary of something that is no text: Arrow makes no such one."""
+    """Return whether this is a dictionary of values that Arrow does not encode."""
     return pa.types.is_dictionary(of) and not any(holds(of.value_type) for holds in _ENCODED)
 
 

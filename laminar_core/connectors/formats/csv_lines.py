@@ -44,8 +44,8 @@ class CsvFormat:
     """One line of CSV per message; a quote inside of quotes is doubled.
 
     Dates, times and timestamps are in ISO 8601; a timestamp has an offset if its column has a zone,
-    and none otherwise. Numbers for floating point are rounded, not overflowed; ``inf`` and ``nan``
-    are values of theirs.
+    and none otherwise. A number for floating point is rounded, and one that would overflow is
+    refused; ``inf`` and ``nan`` are values.
 
     Args:
         columns: the names of the columns as they follow in a line; None: those of the schema.
@@ -212,7 +212,7 @@ class _CsvReader:
         )
 
     def _check_overflow(self, body: pa.Buffer, rows: pa.RecordBatch) -> None:
-        """Refuse numbers with digits that became infinite; "inf" is a number that is."""
+        """Refuse numbers that were read as infinite but are written in digits, such as 1e400."""
         for name in self._floats:
             column = rows.column(name)
             if pa.types.is_dictionary(column.type):

@@ -18,7 +18,7 @@ _AS_THEY_ARE = (
     pa.types.is_string_view,
 )
 _ENCODED = (pa.types.is_string, pa.types.is_large_string, pa.types.is_date)
-"""Values of dictionaries, which Arrow makes of texts."""
+"""Types of values that dictionaries may have: Arrow encodes texts, and dates are read as texts."""
 DICTIONARY_INDEX = pa.int32()
 
 

@@ -219,7 +219,8 @@ class KnownSchemas:
 
     def __post_init__(self) -> None:
         for number in self.texts:
-            if type(number) is not int or number not in _NUMBERS:  # A range searches others.
+            # Only for an exact integer is ``in`` a comparison, and no search.
+            if type(number) is not int or number not in _NUMBERS:
                 raise _invalid(f"{number!r} is not the number of a schema: use 0 to {2**32 - 1}")
 
     def describe(self) -> JsonObject:

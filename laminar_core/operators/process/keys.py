@@ -43,14 +43,16 @@ class Keys:
             return pa.array(groups.order[groups.starts[:-1]])
 
         found = group(plain, held, [Reduction(_ROW, first, None)])
-        order = np.argsort(found.columns[-1].to_numpy())  # Groups are in an order of their own.
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        of_row = place[numbers[0]]
-        newest_us = np.full(len(order), np.iinfo(np.int64).min, np.int64)
+        firsts = found.columns[-1].to_numpy()
+        table, of_row = found.select(list(range(len(columns)))), numbers[0]
+        if (firsts[1:] < firsts[:-1]).any():  # pyarrow promises no order of groups.
+            order = np.argsort(firsts)
+            place = np.empty_like(order)
+            place[order] = np.arange(len(order))
+            table, of_row = table.take(pa.array(order)), place[of_row]
+        newest_us = np.full(len(firsts), np.iinfo(np.int64).min, np.int64)
         np.maximum.at(newest_us, of_row, times_us)
-        table = found.select(list(range(len(columns)))).take(pa.array(order)).combine_chunks()
-        return cls(table, of_row, newest_us)
+        return cls(table.combine_chunks(), of_row, newest_us)
 
     def named(self, columns: Sequence[str]) -> "Keys":
         """Return the same keys with these names of the key columns, in their order."""

@@ -32,8 +32,8 @@ from laminar_core.operators.process.declared import State
 from laminar_core.operators.process.entries import PLACE
 from laminar_core.operators.process.handles import Timers
 from laminar_core.operators.process.keys import Keys
-from laminar_core.operators.process.lists import POSITION
-from laminar_core.operators.process.maps import ENTRY
+from laminar_core.operators.process.lists import POSITION, ListState
+from laminar_core.operators.process.maps import ENTRY, MapState
 from laminar_core.operators.process.subtask import (
     CLOCK_TIMERS,
     DUE,
@@ -186,10 +186,12 @@ class ProcessSpec(Generic[P]):
         Raises:
             ConfigurationError: a name is used twice, or cannot be one (INVALID_PIPELINE).
         """
-        reserved = (KEY_GROUP, EXPIRES, IS_SET, DUE, POSITION, ENTRY, PLACE)
+        reserved = [KEY_GROUP, EXPIRES, IS_SET, DUE, POSITION, ENTRY]
+        if any(isinstance(kept, ListState | MapState) for kept in self.process.state.values()):
+            reserved.append(PLACE)
         require_distinct(
             [*self.keys, *self.process.state, *reserved],
-            "rename the key or the state: what is stored has a column for each",
+            "rename the key or the state: what is kept has a column for each",
         )
         for name in self.process.state:
             if not name.isidentifier() or not name.isascii():

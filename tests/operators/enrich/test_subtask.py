@@ -160,6 +160,28 @@ def test_a_call_that_ends_in_any_way_without_an_answer_has_failed(error: BaseExc
     assert (side, row, reason.partition(":")[0]) == ("failed", 1, type(error).__name__)
 
 
+def test_a_call_that_cancels_itself_and_fails_is_made_again() -> None:
+    """As some libraries do that keep time."""
+    made = 0
+
+    async def too_slow(batch: pa.RecordBatch) -> pa.RecordBatch:
+        nonlocal made
+        made += 1
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            raise TimeoutError("slow server") from None
+        return batch
+
+    bench = Bench(too_slow, on_error="side", attempts=3)
+    bench.take(1)
+    assert [*bench.wait(), *bench.wait()] == [("failed", 1, "TimeoutError: slow server")]
+    assert made == 3
+
+
 def test_a_call_that_is_cancelled_at_the_end_is_not_made_again() -> None:
     bench = Bench(on_error="null", attempts=2)
     bench.take(1)

@@ -67,6 +67,14 @@ def with_state(name: str) -> FunctionProcess:
     return FunctionProcess(print, NOTED, {name: ValueState(pa.int64())})
 
 
+def listing(name: str) -> FunctionProcess:
+    return FunctionProcess(print, NOTED, {name: ListState(pa.int64())})
+
+
+def test_a_name_that_lists_and_maps_need_is_free_without_them() -> None:
+    assert spec(with_state("_place")).output_schema(INPUT) == NOTED
+
+
 @pytest.mark.parametrize("process", [Remember(), Forgetful()])
 def test_timers_and_times_to_live_need_event_time(process) -> None:
     with pytest.raises(ConfigurationError, match="'mine' need event time: call watermark"):
@@ -119,7 +127,7 @@ def test_lists_and_maps_are_tables_of_their_own() -> None:
         ({"process": with_state("key")}, ErrorCode.INVALID_PIPELINE),
         ({"process": with_state("a b")}, ErrorCode.INVALID_PIPELINE),
         ({"process": with_state("due")}, ErrorCode.INVALID_PIPELINE),
-        ({"process": with_state("_place")}, ErrorCode.INVALID_PIPELINE),
+        ({"process": listing("_place")}, ErrorCode.INVALID_PIPELINE),
     ],
 )
 def test_what_cannot_be_stored_is_refused_before_anything_starts(changes, code) -> None:

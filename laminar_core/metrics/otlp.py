@@ -42,7 +42,7 @@ CLOSE_WAIT_S = 3.0
 METRICS_PATH = "/v1/metrics"
 THREAD_NAME = "laminar-otlp"
 
-_LIBRARY = logging.getLogger("opentelemetry.exporter")
+_LIBRARY = logging.getLogger(OTLPMetricExporter.__module__)
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 
 
@@ -196,44 +196,40 @@ class _Export(threading.Thread):
                 self.problem = f"{type(error).__name__}: {error}"
 
 
-class _QuietThreads(logging.Handler):
+class _QuietThreads(logging.Filter):
     """Keeps what the library logs in our threads; other records go their usual way.
 
-    The library logs a line for every failed request, and the job reports one for all.
+    The library logs a line for every failed request, and the job reports one for all. A filter is
+    asked once for each record, so a record of another thread is written once, whenever our
+    exports begin and end.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._said: dict[int, str] = {}
-        self._changing = threading.Lock()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Keep the records of this thread while the block runs."""
-        with self._changing:
-            self._said[threading.get_ident()] = ""
-            _LIBRARY.addHandler(self)
-            _LIBRARY.propagate = False
+        me = threading.get_ident()
+        self._said[me] = ""
+        _LIBRARY.addFilter(self)
         try:
             yield
         finally:
-            with self._changing:
-                del self._said[threading.get_ident()]
-                if not self._said:
-                    _LIBRARY.removeHandler(self)
-                    _LIBRARY.propagate = True
+            del self._said[me]
 
     def said(self) -> str:
         """Return the first record of this thread in the block, which names the cause."""
         return self._said[threading.get_ident()]
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep the text, or pass the record on."""
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep the text of a record of ours, and let others pass."""
         me = threading.get_ident()
-        if me in self._said:
-            self._said[me] = self._said[me] or record.getMessage()
-        else:
-            logging.getLogger().handle(record)
+        if me not in self._said:
+            return True
+        self._said[me] = self._said[me] or record.getMessage()
+        return False
 
 
 _QUIET = _QuietThreads()

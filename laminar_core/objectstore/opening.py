@@ -153,11 +153,10 @@ def names_at(objects: ObjectStore) -> list[str]:
     Raises:
         StorageUnavailable: it may not be looked at, or does not answer.
     """
-    names = objects.children("")
     if "://" in objects.uri:
-        return names
+        return objects.children("")
     with translated("list", Path(objects.uri)):
-        return sorted({*names, *names_in(objects.uri)})
+        return names_in(objects.uri)
 
 
 def folders_between(uri: str, place: str) -> tuple[str, ...] | None:

@@ -242,6 +242,14 @@ class JobFailedError(LaminarError):
     """The job failed and the restart strategy allows no further attempt."""
 
 
+class WorkerTraceback(Exception):  # noqa: N818 - no error: where one came from
+    """The traceback of a worker's error, as the cause of the error that the driver raises."""
+
+    def __str__(self) -> str:
+        """Return it behind a line break, as Python shows it beneath the name of the class."""
+        return f"\n{self.args[0]}"
+
+
 class ProtocolError(LaminarError):
     """An event that the protocol forbids: a bug in Laminar. Crash, and keep the evidence."""
 

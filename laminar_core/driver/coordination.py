@@ -106,6 +106,8 @@ class GenerationOutcome:
     """Connections between workers that stayed away, if that is the reason."""
     damaged_file: DamagedFile | None = None
     """The file of the restored checkpoint that a worker found damaged, if that is the reason."""
+    traceback: str = ""
+    """The traceback of a worker's error, if that is the reason and it was not Laminar's own."""
 
 
 class CoordinatorLink(Protocol):
@@ -412,6 +414,7 @@ class Coordinator:
                         helps,
                         links=links,
                         damaged_file=message.damaged_file,
+                        traceback=message.traceback,
                     )
                 )
 

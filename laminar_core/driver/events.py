@@ -390,6 +390,8 @@ class GenerationFailed(_Event):
     """Connections between workers that stayed away, if that is the reason."""
     damaged_file: DamagedFile | None = Field(default=None, exclude_if=lambda file: file is None)
     """The file of the restored checkpoint that a worker found damaged, if that is the reason."""
+    traceback: str = Field(default="", exclude_if=lambda text: not text)
+    """The traceback of a worker's error, if that is the reason and it was not Laminar's own."""
 
 
 class Finished(_Event):

@@ -38,6 +38,7 @@ from laminar_core.errors import (
     JobFailedError,
     LaminarError,
     StorageUnavailable,
+    WorkerTraceback,
     error_for,
     is_refusal,
 )
@@ -403,7 +404,8 @@ class Supervisor:
         while True:
             self._announce_failure(generation, outcome, delay_ms)
             if delay_ms is None:
-                raise self._final_error(outcome, len(failures_ms))
+                cause = WorkerTraceback(outcome.traceback) if outcome.traceback else None
+                raise self._final_error(outcome, len(failures_ms)) from cause
             self._clock.wait_ms(delay_ms)
             # Not before: it opens a lost session again. And once: a claim is tried again as it was.
             claimant = claimant or self._claimant(actor)
@@ -457,6 +459,7 @@ class Supervisor:
                 unreachable_count=outcome.unreachable_count,
                 links=outcome.links,
                 damaged_file=outcome.damaged_file,
+                traceback=outcome.traceback,
             )
         )
 

@@ -224,6 +224,8 @@ class WorkerFailed(_Message):
     """The connections that stayed away, if that is the reason."""
     damaged_file: DamagedFile | None = None
     """The file of the restored checkpoint that is damaged, if that is the reason."""
+    traceback: str = ""
+    """The traceback of an error that is not Laminar's own."""
 
 
 # --- coordinator to worker ----------------------------------------------------------------------

@@ -305,7 +305,8 @@ class Worker:
 
     def failed(self, error: Exception) -> None:
         """Report to the coordinator why this worker ends."""
-        self._send(failure(self._deployment.generation, self._me, error))
+        at_work = self.activity.shown()
+        self._send(failure(self._deployment.generation, self._me, error, at_work))
 
     def wait_ms(self) -> float:
         """Return the longest sleep before the next turn, if no message arrives meanwhile."""

@@ -25,6 +25,7 @@ from laminar_core.errors import (
     JobFailedError,
     ProtocolError,
     StorageUnavailable,
+    WorkerTraceback,
 )
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
@@ -208,11 +209,17 @@ class TestRestarts:
         assert simulation.run(restart=FailureRate(1, interval_ms=1, pause_ms=5)).generations == 6
         job.check()
 
-    def test_the_workers_own_words_are_the_reason(self):
+    def test_the_workers_own_words_are_the_reason_and_its_traceback_the_cause(self):
         _, simulation = simulate(failing_job(ValueError("seven is odd")))
-        with pytest.raises(JobFailedError, match=r"worker \d: ValueError: seven is odd"):
+        seven = "ValueError: seven is odd"
+        said = r"worker \d: operator [\w-]+: ValueError: seven is odd \(/.*, line \d+, in \w+\)$"
+        with pytest.raises(JobFailedError, match=said) as caught:
             simulation.run(restart=FixedDelay(1))
         assert len(of(simulation, GenerationStarted)) == 2
+        failed = of(simulation, GenerationFailed)
+        assert [event.traceback.splitlines()[-1] for event in failed] == [seven, seven]
+        assert isinstance(caught.value.__cause__, WorkerTraceback)
+        assert str(caught.value.__cause__) == f"\n{failed[-1].traceback}"
 
     @pytest.mark.parametrize(
         ("error", "raised"),

@@ -235,7 +235,7 @@ def test_a_job_that_failed_is_shown_with_its_reason() -> None:
     with pytest.raises(JobFailedError):
         job.result(SOON_S)
     html = job._repr_html_()
-    assert "failed: worker 0: ValueError: &lt;seven&gt;" in html
+    assert "failed: worker 0: operator map-1: ValueError: &lt;seven&gt; (" in html
 
 
 def test_a_store_that_does_not_answer_is_shown_as_a_line() -> None:

@@ -105,7 +105,8 @@ def test_what_fails_in_a_function_is_told_in_one_line():
 
     _, rows = payments()
     failing = rows.map(fail, schema=rows.schema, name="rates")
-    with pytest.raises(JobFailedError, match=r"^the preview of rates failed: worker 0: ZeroDiv"):
+    said = "^the preview of rates failed: worker 0: operator rates: ZeroDivisionError: seven"
+    with pytest.raises(JobFailedError, match=said):
         failing.preview()
 
 

@@ -14,7 +14,7 @@ def require_columns(schema: pa.Schema, names: Iterable[str]) -> None:
         ConfigurationError: one does not (WRONG_SCHEMA); the message lists the columns there are.
     """
     for name in names:
-        found = schema.names.count(name)
+        found = schema.names.count(name) if isinstance(name, str) else 0  # pyright: ignore[reportUnnecessaryIsInstance]
         if found != 1:
             problem = "no column" if found == 0 else f"{found} columns called"
             raise ConfigurationError(

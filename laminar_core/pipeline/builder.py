@@ -28,6 +28,7 @@ from laminar_core.driver.events import JobListener
 from laminar_core.driver.options import JobResult
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.terminal import say
+from laminar_core.pipeline.arguments import require_instance, require_methods
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.explain import plan_lines
 from laminar_core.pipeline.graph import Node, plan_of
@@ -95,6 +96,10 @@ class Pipeline:
                 its splits one after the other and was given a ``max_drift``.
         """
         check_operator_id(name)
+        wanted = f'source {name}: give it a source, such as ParquetSource("folder")'
+        require_methods(source, ("schema", "discovery", "describe"), wanted)
+        if rows_per_second is not None:
+            require_instance(rows_per_second, (int, float), "rows_per_second is a number")
         if rows_per_second is not None and not rows_per_second > 0:  # Not a number, either.
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION, f"rows_per_second must be positive, not {rows_per_second}"
@@ -125,6 +130,7 @@ class Pipeline:
         name: str | None = None,
     ) -> "Leaving":
         """Send rows through ``body`` again and again; see ``Stream.iterate``."""
+        require_instance(stream, Stream, "iterate takes a stream and a function")
         return stream.iterate(body, name=name)
 
     def add(self, node: Node) -> Node:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from laminar_core.operators.enrich.spec import AsyncFunction, Enrich, OnError
 from laminar_core.operators.enrich.subtask import Limits
+from laminar_core.pipeline.arguments import require_function, require_instance
 from laminar_core.units import Duration, duration_ms
 
 
@@ -45,6 +46,8 @@ def enrichment(name: str, function: AsyncFunction, options: EnrichOptions) -> En
     Raises:
         ConfigurationError: the timeout is no duration (INVALID_OPTION).
     """
+    require_function(function, f"{name} takes a coroutine function")
+    require_instance(options.get("schema"), pa.Schema, f"{name}: schema is a pyarrow.schema([…])")
     limits = Limits(
         options.get("concurrency", 100),
         duration_ms(options.get("timeout", "10 seconds")),
@@ -53,4 +56,5 @@ def enrichment(name: str, function: AsyncFunction, options: EnrichOptions) -> En
         options.get("pending_rows_max", 10_000),
     )
     on_error = options.get("on_error", "fail")
+    require_instance(on_error, str, f"{name}: on_error is 'fail', 'null' or 'side'")
     return Enrich(name, function, options["schema"], limits, on_error)

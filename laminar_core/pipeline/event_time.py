@@ -14,6 +14,7 @@ import pyarrow as pa
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import WINDOW_END
 from laminar_core.operators.windows import Window, are_equal
+from laminar_core.pipeline.arguments import require_instance
 from laminar_core.state.window_layout import WINDOW_START
 
 
@@ -86,7 +87,8 @@ class EventTime:
             ConfigurationError: the watermark does not apply to this column, or none is named and
                 there are several (INVALID_PIPELINE).
         """
-        chosen = name or self.default
+        chosen = self.default if name is None else name
+        require_instance(chosen, str, "an event time is a column")
         if chosen in self.lags_us:
             return TimeColumn(chosen, self.lags_us[chosen])
         here = " or ".join(f"time={known!r}" for known in self.lags_us) or "in no column any more"

@@ -15,6 +15,7 @@ from laminar_core.operators.joins.side import JoinSide
 from laminar_core.operators.joins.waiting import AsOfHow
 from laminar_core.operators.joins.window import WindowJoin
 from laminar_core.operators.windows import Window, are_equal, require_window, window_text
+from laminar_core.pipeline.arguments import require_instance
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
 from laminar_core.state.window_layout import WINDOW_START
 from laminar_core.units import Duration, duration_us, signed_duration_us
@@ -260,7 +261,8 @@ def event_time_of(known: EventTime | None, name: str | None, what: str) -> TimeC
             are several (INVALID_PIPELINE).
     """
     lags_us: Mapping[str, int] = {} if known is None else known.lags_us
-    chosen = name or ("" if known is None else known.default)
+    chosen = ("" if known is None else known.default) if name is None else name
+    require_instance(chosen, str, f"the event time of {what} is a column")
     if chosen in lags_us:
         return TimeColumn(chosen, lags_us[chosen])
     if not lags_us:

@@ -19,6 +19,7 @@ from laminar_core.operators.process.spec import (
 from laminar_core.operators.running import CombineRows, RunningAggregate
 from laminar_core.operators.sessions import PartialSessions, Sessions
 from laminar_core.operators.windows import Window, require_window
+from laminar_core.pipeline.arguments import require_instance, require_schema
 from laminar_core.pipeline.combined import aggregated
 from laminar_core.pipeline.connected import ConnectedStreams, process_time
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
@@ -335,6 +336,7 @@ def _declared(
     sides: Mapping[str, pa.Schema] | None,
 ) -> Process:
     problem = ""
+    require_schema(schema, f"process {name!r}")
     if isinstance(process, type):
         problem = "is a class: pass an instance of it"
     elif isinstance(process, Process):
@@ -354,3 +356,5 @@ def _check_aggregation(name: str, aggregates: tuple[Aggregate, ...]) -> None:
         raise ConfigurationError(
             ErrorCode.INVALID_PIPELINE, f"{name} aggregates nothing: add agg.count()"
         )
+    for each in aggregates:
+        require_instance(each, Aggregate, f'{name} takes aggregates, such as agg.sum("amount")')

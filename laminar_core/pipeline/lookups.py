@@ -9,6 +9,7 @@ from laminar_core.operators.joins.side import SUFFIX
 from laminar_core.operators.lookups.columns import LookupColumns, LookupHow
 from laminar_core.operators.lookups.table import LookupRows, Matches, Table
 from laminar_core.operators.lookups.versions import Life, VersionLookup
+from laminar_core.pipeline.arguments import require_instance, require_methods
 from laminar_core.pipeline.joins import On, Times, key_names, time_columns
 from laminar_core.records.paths import check_operator_id
 from laminar_core.units import Duration, duration_us
@@ -58,6 +59,8 @@ class Lookups:
                 or there are no files.
         """
         check_operator_id(name)
+        if columns is not None:
+            require_instance(columns, list | tuple, f"{name}: columns is a list of columns")
         added = None if columns is None else tuple(columns)
         left_keys, right_keys = key_names(on)
         looked_up = LookupColumns(left_keys, right_keys, how, added, suffix)
@@ -67,6 +70,8 @@ class Lookups:
             return _in_versions(rows, other, name, looked_up, deleted=deleted, ttl=ttl, time=time)
         given = {"deleted": deleted is not None, "ttl": ttl is not None, "time": time is not None}
         _refuse(name, "a table", given)
+        wanted = f"{name} looks up in a table, such as LookupTable(…), or in a stream"
+        require_methods(other, ("schema", "pinned"), wanted)
         return _in_table(rows, other, name, looked_up, matches)
 
 

@@ -11,6 +11,7 @@ from laminar_core.connectors.base import Sink
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.terminal import say
 from laminar_core.operators.base import LATE, MultiInputSpec, OperatorSpec, side_outputs_of
+from laminar_core.operators.columns import require_columns
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.enrich.spec import AsyncFunction
 from laminar_core.operators.flat_map import (
@@ -27,6 +28,12 @@ from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColum
 from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.operators.weights import WEIGHT
 from laminar_core.operators.windows import Window
+from laminar_core.pipeline.arguments import (
+    require_function,
+    require_instance,
+    require_methods,
+    require_schema,
+)
 from laminar_core.pipeline.enrich import EnrichOptions, enrichment
 from laminar_core.pipeline.event_time import EventTime
 from laminar_core.pipeline.folding import folded
@@ -122,7 +129,9 @@ class Stream(Lookups):
         name: str | None = None,
     ) -> "Stream":
         """Replace every batch by ``function(batch)``."""
-        return self.then(MapBatches(self._pipeline.name_for("map", name), function, schema))
+        name = self._pipeline.name_for("map", name)
+        require_schema(schema, name)
+        return self.then(MapBatches(name, function, schema))
 
     def flat_map(
         self,
@@ -137,7 +146,10 @@ class Stream(Lookups):
         ``Side(name, batch)`` among them goes to ``side(name)``; ``sides`` are the columns of each.
         """
         name = self._pipeline.name_for("flat-map", name)
-        return self.then(FlatMapBatches(name, function, schema, sides or {}))
+        require_schema(schema, name)
+        sides = {} if sides is None else sides
+        require_instance(sides, Mapping, f"{name}: sides is a mapping from names to schemas")
+        return self.then(FlatMapBatches(name, function, schema, sides))
 
     def map_rows(
         self, function: RowFunction, schema: pa.Schema, *, name: str | None = None
@@ -148,6 +160,8 @@ class Stream(Lookups):
         It is called for every row, in Python: ``map`` and ``flat_map`` are many times faster.
         """
         name = self._pipeline.name_for("map-rows", name)
+        require_function(function, f"{name} takes a function")
+        require_instance(schema, pa.Schema, f"{name}: schema is a pyarrow.schema([…])")
         return self.then(MapRows(name, function, schema, self.updates.mode == "retract"))
 
     def enrich(
@@ -188,7 +202,9 @@ class Stream(Lookups):
         go to one worker, which keeps the received numbers as state.
         """
         name = self._pipeline.name_for("deduplicate", name)
-        operator = Deduplicate(name, producer, generation, sequence, retention or Retention())
+        kept = Retention() if retention is None else retention
+        require_instance(kept, Retention, f"{name}: retention is a Retention(…)")
+        operator = Deduplicate(name, producer, generation, sequence, kept)
         return self.then(operator, Keyed((producer,)))
 
     def distinct(
@@ -225,6 +241,7 @@ class Stream(Lookups):
             ConfigurationError: there is no such side output.
         """
         node = self._from.node
+        require_instance(name, str, "a side output has a name")
         if self._from.side is not None or name not in node.sides:
             known = ", ".join(sorted(node.sides)) or "none"
             known += "; for late rows, aggregate with late_rows=True" if name == LATE else ""
@@ -297,6 +314,8 @@ class Stream(Lookups):
                 several pipelines, or rows of one replace earlier ones.
         """
         streams = [self, *(o.rows() if isinstance(o, KeyedStream) else o for o in others)]
+        wanted = "connect takes operator=, an operator with several inputs"
+        require_methods(operator, ("operator_id", "output_schema"), wanted)
         for other in streams:
             self._require_same_pipeline(other, operator.operator_id)
             other.updates.require_taken_by(operator)
@@ -356,6 +375,7 @@ class Stream(Lookups):
             ConfigurationError: keys, times or names do not fit, or a stream has no event time.
         """
         name = self._pipeline.name_for("join", name)
+        require_instance(other, Stream, f"{name}: the other one is a stream")
         options = JoinOptions(on, time, suffix)
         require_one_limit(name, within, window, equal_windows or None, ttl, unbounded or None)
         if equal_windows:
@@ -393,6 +413,7 @@ class Stream(Lookups):
             ConfigurationError: keys, times or names do not fit, or a stream has no event time.
         """
         name = self._pipeline.name_for("as-of", name)
+        require_instance(other, Stream, f"{name}: the other one is a stream")
         options = JoinOptions(on, time, suffix)
         return as_of_join(
             self, other, name, options, how=how, direction=direction, max_distance=max_distance
@@ -423,6 +444,7 @@ class Stream(Lookups):
                 ``body`` does not return two.
         """
         head = LoopHead(self._pipeline.name_for("loop", name))
+        require_function(body, f"{head.operator_id} takes a function of a stream")
         self.updates.require_taken_by(head)
         node = Node(self.schema, (self._from,), operator=head, updates=self.updates)
         feedback, leaving = pair_of(
@@ -436,6 +458,7 @@ class Stream(Lookups):
         return leaving
 
     def _require_same_pipeline(self, other: "Stream", what: str) -> None:
+        require_instance(other, Stream, f"{what} is of streams")
         if other._pipeline is not self._pipeline:  # noqa: SLF001 - one of us
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,
@@ -463,6 +486,7 @@ class Stream(Lookups):
         """Group rows by equal values in ``columns``."""
         if not columns:
             raise ConfigurationError(ErrorCode.INVALID_PIPELINE, "key_by needs at least one column")
+        require_columns(self.schema, columns)
         return KeyedStream(self, columns)
 
     def sink(self, name: str, sink: Sink) -> "Pipeline":
@@ -472,6 +496,8 @@ class Stream(Lookups):
         to know the row of each key.
         """
         check_operator_id(name)
+        wanted = f'sink {name}: give it a sink, such as ParquetSink("folder")'
+        require_methods(sink, ("check", "open", "committer", "describe"), wanted)
         rows, sink = folded(self, name, sink)
         target = SinkNode(name, sink, rows.updates)
         self._pipeline.add(Node(rows.schema, (rows._from,), sink=target))  # noqa: SLF001

@@ -12,6 +12,7 @@ from laminar_core.operators.joins.updating import UpdatingJoin
 from laminar_core.operators.sort_keys import SortKey
 from laminar_core.operators.top_rows import TopRows
 from laminar_core.operators.weighted_top import WeightedTop
+from laminar_core.pipeline.arguments import require_instance
 from laminar_core.pipeline.joins import JoinOptions, event_time_of, sides_of
 from laminar_core.plan.plan import Keyed
 from laminar_core.records.paths import check_operator_id
@@ -106,7 +107,12 @@ def top_rows(  # noqa: PLR0913 - the options of KeyedStream.top
         ConfigurationError: a column is missing or of no type for this, or there is no event time.
     """
     check_operator_id(name)
+    require_instance(count, int, f"{name}: count is a number")
     texts = (by,) if isinstance(by, str) else by
+    wanted = f'{name}: by is columns, as in ("price desc", "paid_at")'
+    require_instance(texts, Sequence, wanted)
+    for text in texts:
+        require_instance(text, str, wanted)
     order = tuple(SortKey.read(text, stream.schema) for text in texts)
     kind = TopRows if stream.updates.mode == "append" else WeightedTop
     if ttl is None:

@@ -370,7 +370,12 @@ class JobPaths:
         return f"{self.checkpoints}{padded(checkpoint_id)}"
 
 
-def _check_name(what: str, name: str, pattern: re.Pattern[str]) -> str:
+def _check_name(what: str, name: object, pattern: re.Pattern[str]) -> str:
+    if not isinstance(name, str):  # aggregate(agg.count(…)) without a name, for example
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"the {what} comes first and is text, not {type(name).__name__}",
+        )
     if len(name) > NAME_LENGTH_MAX or not pattern.fullmatch(name):
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,

@@ -50,10 +50,11 @@ class Limits:
     pending_rows_max: int
 
     def problem(self) -> str:
-        """Return which of them is not positive; empty if all are."""
+        """Return which of them is no positive number; empty if all are."""
         for name in ("concurrency", "attempts", "rows_per_call", "pending_rows_max"):
-            if getattr(self, name) < 1:
-                return f"needs {name} of at least 1, not {getattr(self, name)}"
+            limit = getattr(self, name)
+            if not isinstance(limit, int) or limit < 1:
+                return f"needs {name} of at least 1, not {limit!r}"
         return ""
 
 

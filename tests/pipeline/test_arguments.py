@@ -1,0 +1,119 @@
+"""Whatever is passed where a pipeline is built: it is taken, or refused in one line."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from laminar_core.connectors.collect import CollectSink
+from laminar_core.errors import ConfigurationError, LaminarError
+from laminar_core.operators import agg, windows
+from laminar_core.pipeline import Pipeline, Stream
+from laminar_core.pipeline.arguments import other_argument
+from laminar_core.pipeline.enrich import EnrichOptions
+from laminar_core.testing.memory_source import MemorySource
+
+TABLE = pa.table({"k": ["a"], "v": [1], "ts": pa.array([0], pa.timestamp("us"))})
+OTHERS = (
+    None, True, -1, 1.5, float("nan"), "", "v", "1 minute", b"v", [], ["nope"], {}, {"v": 1},
+    agg.count(), pc.field("v"), lambda batch: batch, object(), CollectSink(), windows,
+    pa.schema([("v", pa.int64())]), windows.tumbling("1 minute"),
+)  # fmt: skip
+USUAL = {"name": "n", "function": lambda batch: batch, "column": "ts"}
+NOT_FOR_PIPELINES = {"add", "name_for", "divided", "timed", "then", "run", "start", "explain"}
+"""Methods between the parts of the builder, and those that run what was built."""
+
+
+def stream() -> Stream:
+    return Pipeline("p").source("in", MemorySource([TABLE])).watermark("ts")
+
+
+def builders() -> dict[str, Any]:
+    rows = stream()
+    keyed = rows.key_by("k")
+    window = keyed.window(windows.tumbling("1 minute"))
+    session = keyed.session("1 minute")
+    return {"Pipeline": Pipeline("p"), "Stream": rows, "KeyedStream": keyed,
+            "WindowedStream": window, "SessionStream": session}  # fmt: skip
+
+
+METHODS = [
+    (kind, name)
+    for kind, builder in builders().items()
+    for name, method in inspect.getmembers(type(builder), inspect.isfunction)
+    if not name.startswith("_") and name not in {*NOT_FOR_PIPELINES, "preview", "show"}
+]
+
+
+async def ask(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def calls(method: Callable[..., object]) -> Iterator[tuple[list[object], dict[str, object]]]:
+    """Yield arguments for a method: one of another type at a time, and all of one other type."""
+    parameters = list(inspect.signature(method).parameters.values())
+    keywords = [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
+    positional = [p for p in parameters if p.kind not in {p.KEYWORD_ONLY, p.VAR_KEYWORD}]
+    usual: list[object] = [USUAL.get(p.name, "v") for p in positional]
+    options: dict[str, object] = {}
+    if any(p.kind == p.VAR_KEYWORD for p in parameters):
+        keywords = list(EnrichOptions.__annotations__)
+        usual, options = ["n", ask], {"schema": pa.schema([("w", pa.int64())])}
+    for other in OTHERS:
+        yield [other] * len(usual), options
+        yield from (([*usual[:n], other, *usual[n + 1 :]], options) for n in range(len(usual)))
+        yield from ((usual, {**options, name: other}) for name in keywords)
+
+
+@pytest.mark.parametrize(("kind", "name"), METHODS, ids=[f"{k}.{n}" for k, n in METHODS])
+def test_any_other_argument_is_taken_or_refused_in_one_line(kind: str, name: str) -> None:
+    needs = inspect.signature(getattr(builders()[kind], name)).parameters.values()
+    needed = {p.name: None for p in needs if p.kind == p.KEYWORD_ONLY and p.default is p.empty}
+    for arguments, keywords in calls(getattr(builders()[kind], name)):
+        refused = ""
+        try:
+            getattr(builders()[kind], name)(*arguments, **{**needed, **keywords})
+        except LaminarError as error:
+            refused = str(error)
+        assert "\n" not in refused
+
+
+@pytest.mark.parametrize(
+    ("build", "problem"),
+    [
+        (lambda _: Pipeline("p").source("in", "payments.parquet"),
+         "source in: give it a source, such as ParquetSource(\"folder\"), not 'payments.parquet'"),
+        (lambda s: s.sink("out", "folder"),
+         "sink out: give it a sink, such as ParquetSink(\"folder\"), not 'folder'"),
+        (lambda s: s.sink("out", CollectSink), "sink out: give it a sink, such as ParquetSink"),
+        (lambda s: s.key_by("k").aggregate(agg.sum("v")),
+         "the operator id comes first and is text, not Aggregate"),
+        (lambda s: s.key_by("k").aggregate("n", "sum"),
+         "n takes aggregates, such as agg.sum(\"amount\"), not 'sum'"),
+        (lambda s: s.key_by("nope"), "no column 'nope'; there are: k, v, ts"),
+        (lambda s: s.key_by(["k"]), "no column ['k']; there are: k, v, ts"),
+        (lambda s: s.union(s.key_by("k")), "a union is of streams, not <"),
+        (lambda s: s.join("other", on="k", within=("0 s", "1 s")),
+         "join-1: the other one is a stream, not 'other'"),
+        (lambda s: s.map(lambda b: b, schema={"v": "int64"}),
+         "map-1: schema is a pyarrow.schema([…]), not {'v': 'int64'}"),
+        (lambda s: s.key_by("k").top("n", 1, by=None), "n: by is columns, as in ("),
+        (lambda s: s.enrich("n", len), "n: schema is a pyarrow.schema([…]), not None"),
+    ],
+)  # fmt: skip
+def test_a_frequent_mistake_is_refused_where_it_is_made(
+    build: Callable[[Stream], object], problem: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        build(stream())
+    assert str(refused.value).startswith(problem)
+
+
+def test_a_large_argument_is_not_shown_whole() -> None:
+    table = pa.table({f"column_{n}": [n] for n in range(100)})
+    said = str(other_argument(table, "a sink"))
+    assert len(said) < 100
+    assert "\n" not in said

@@ -473,9 +473,10 @@ class Supervisor:
             )
         if not self._may_restart(outcome):
             return error_for(code, f"job {self._options.job} failed: {outcome.reason}")
+        times = "once" if failures == 1 else f"{failures} times"
         return JobFailedError(
             ErrorCode.RESTARTS_EXHAUSTED,
-            f"job {self._options.job} failed {failures} times and is not restarted again, "
+            f"job {self._options.job} failed {times} and is not restarted again, "
             f"the last failure: {outcome.reason}",
         )
 

@@ -187,7 +187,7 @@ class TestRestarts:
     def test_without_restarts_the_first_failure_is_the_last(self):
         _, simulation = simulate()
         simulation.when(WorkersRunning, lambda: simulation.kill_worker(0))
-        with pytest.raises(JobFailedError, match=r"failed 1 times.*g1-worker-0 was killed") as e:
+        with pytest.raises(JobFailedError, match=r"failed once.*g1-worker-0 was killed") as e:
             simulation.run(restart=NoRestart())
         assert e.value.code is ErrorCode.RESTARTS_EXHAUSTED
         assert the_end(simulation, 1) == "failed"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow.compute import call_function
 
-from laminar_core.state.window_layout import WINDOW_START
+from laminar_core.state.window_layout import TIME_TYPE, WINDOW_START
 
 EXPIRES = "_expires"
 """Event time of the last moment of a row, as ``window_layout.TIME_TYPE`` or int64 microseconds."""
@@ -23,7 +23,8 @@ def expiry_column(name: str, schema: pa.Schema) -> str | None:
     '_expires'
     """
     column = EXPIRES if name else WINDOW_START
-    return column if column in schema.names else None
+    is_time = column in schema.names and schema.field(column).type in (TIME_TYPE, pa.int64())
+    return column if is_time else None
 
 
 def newest_expiry_us(name: str, rows: pa.Table) -> int | None:

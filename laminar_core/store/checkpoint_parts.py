@@ -45,10 +45,12 @@ class CheckpointParts:
         name: str = "",
         part: int = 0,
         compression: Compression | None = None,
+        is_keyed: bool = True,
     ) -> SegmentRef:
         """Write rows of one subtask, durably. Writing the same rows again changes nothing.
 
-        ``name``: which of the operator's tables they belong to.
+        ``name``: which of the operator's tables they belong to. ``is_keyed``: a column of key
+        groups, or of times by which rows expire, is the operator's; otherwise it is a user's.
 
         Raises:
             CheckpointDeclined: other rows are there; this id cannot be completed any more.
@@ -56,7 +58,8 @@ class CheckpointParts:
         """
         key = self._paths.state(checkpoint_id, operator_id, subtask_index, part)
         data = encode_table(table, compression=compression)
-        return _segment(self._write_part(checkpoint_id, key, data), table, name)
+        written = self._write_part(checkpoint_id, key, data)
+        return _segment(written, table, name, is_keyed=is_keyed)
 
     def write_shared(  # noqa: PLR0913 - the parts of a file's name
         self,
@@ -77,7 +80,7 @@ class CheckpointParts:
         """
         key = self._paths.shared_segment(operator_id, generation, subtask_index, sequence)
         data = encode_table(table, compression=compression)
-        return _segment(self._write_part(None, key, data), table, name)
+        return _segment(self._write_part(None, key, data), table, name, is_keyed=True)
 
     def write_copy(self, checkpoint_id: CheckpointId, ref: FileRef, data: bytes) -> None:
         """Write the bytes of a file of an earlier checkpoint, durably, under a name of this one.
@@ -179,15 +182,15 @@ class CheckpointParts:
         return FileRef(path=self._paths.relative(key), size_bytes=len(data), sha256=sha256)
 
 
-def _segment(file: FileRef, table: pa.Table, name: str) -> SegmentRef:
+def _segment(file: FileRef, table: pa.Table, name: str, *, is_keyed: bool) -> SegmentRef:
     key_groups: tuple[int, int] | None = None
-    if KEY_GROUP in table.schema.names and table.num_rows:
+    if is_keyed and KEY_GROUP in table.schema.names and table.num_rows:
         groups = table.column(KEY_GROUP).to_numpy()
         key_groups = int(groups.min()), int(groups.max()) + 1
     return SegmentRef(
         row_count=table.num_rows,
         key_groups=key_groups,
-        newest_window_us=newest_expiry_us(name, table),
+        newest_window_us=newest_expiry_us(name, table) if is_keyed else None,
         table=name,
         **file.model_dump(),
     )

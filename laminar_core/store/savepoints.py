@@ -237,10 +237,10 @@ class _Copier:
             self.canonical = False  # Only the operator knows how such rows are merged.
             copied = [self.as_it_is(segment, next(parts)) for segment in segments]
         elif total_bytes(segments) <= CANONICAL_BYTES_MAX:
-            copied = [self._sorted(of, next(parts)) for of in by_table(segments).values()]
+            copied = [self._sorted(entry, of, next(parts)) for of in by_table(segments).values()]
         else:
             self.canonical = self.canonical and len(segments) == len(by_table(segments))
-            copied = [self._sorted((segment,), next(parts)) for segment in segments]
+            copied = [self._sorted(entry, (segment,), next(parts)) for segment in segments]
         written_bytes = total_bytes(copied)
         return entry.model_copy(update={"segments": tuple(copied), "written_bytes": written_bytes})
 
@@ -250,9 +250,12 @@ class _Copier:
         self._write(path, data)
         return ref.model_copy(update={"path": path})
 
-    def _sorted(self, segments: tuple[SegmentRef, ...], path: str) -> SegmentRef:
+    def _sorted(
+        self, entry: SubtaskEntry, segments: tuple[SegmentRef, ...], path: str
+    ) -> SegmentRef:
         table = pa.concat_tables([self._store.parts.read_state(segment) for segment in segments])
-        data = encode_table(canonical(table))
+        is_keyed = "key_groups" in entry.properties or segments[0].key_groups is not None
+        data = encode_table(canonical(table) if is_keyed else table.combine_chunks())
         self._write(path, data)
         file = FileRef(path=path, size_bytes=len(data), sha256=sha256_hex(data))
         newest = [s.newest_window_us for s in segments]

@@ -18,13 +18,12 @@ from laminar_core.protocol.types import Batch, Watermark
 from laminar_core.records.channel_entries import InflightEntry
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.records.manifest_fields import SubtaskEntry
-from laminar_core.state.splits import current
+from laminar_core.state.splits import current, is_table_of_splits
 from laminar_core.store.checkpoint_parts import CheckpointParts
 from laminar_core.store.state_reading import StateFiles, read_rows, table_names
 
 SUBTASK = "subtask_index"
 OPERATOR = "operator_id"
-_SPLIT = "split_id"
 _PLACE = pa.schema(
     [
         (OPERATOR, pa.string()),
@@ -158,7 +157,7 @@ class OffsetsTable:
         found = [
             columns
             for operator_id in dict.fromkeys(entry.operator_id for entry in self._entries)
-            if _SPLIT in (columns := self._columns_of(operator_id)).names
+            if is_table_of_splits(columns := self._columns_of(operator_id))
         ]
         if not found:
             raise _invalid(f"{_name(self._manifest)} has no positions of this kind of source")
@@ -174,7 +173,7 @@ class OffsetsTable:
         entry = self._entries[part[0]]
         rows = read_rows(self._files, self._manifest, entry)
         assert rows is not None, "it has segments"
-        if _SPLIT in rows.schema.names:
+        if is_table_of_splits(rows.schema):
             owner = pa.repeat(pa.scalar(entry.operator_id), rows.num_rows)
             yield _placed(rows, entry).add_column(0, OPERATOR, owner)
 

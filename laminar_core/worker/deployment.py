@@ -209,7 +209,8 @@ class RestoredState:
         After a change of parallelism ``redistribution`` selects them. An operator without one has
         no state, which the driver verified before the start.
         """
-        return [self._snapshot(entry) for entry in self._entries(operator_id, redistribution)]
+        entries = self._entries(operator_id, redistribution)
+        return [self._snapshot(entry, redistribution) for entry in entries]
 
     def _entries(
         self, operator_id: str, redistribution: Redistribution | None
@@ -237,7 +238,7 @@ class RestoredState:
                 pairs.append((node.operator_id, None))
             for operator_id, redistribution in pairs:
                 for entry in self._entries(operator_id, redistribution):
-                    for segment in filter(self._concerns_me, entry.segments):
+                    for segment in self._mine(entry, redistribution):
                         size = size.plus(segment.size_bytes)
         return size
 
@@ -255,9 +256,8 @@ class RestoredState:
     def _kept_parallelism(self, operator_id: str) -> bool:
         return self._deployment.rescaling_of(operator_id) is None
 
-    def _snapshot(self, entry: SubtaskEntry) -> Snapshot:
-        segments = [segment for segment in entry.segments if self._concerns_me(segment)]
-        read = read_ahead(segments, self._read_state, self._reads)
+    def _snapshot(self, entry: SubtaskEntry, redistribution: Redistribution | None) -> Snapshot:
+        read = read_ahead(self._mine(entry, redistribution), self._read_state, self._reads)
         tables = (self._table(segment, table, entry) for segment, table in read)  # They are large.
         return Snapshot(tables, dict(entry.properties), entry.committables, entry.expired_us)
 
@@ -278,15 +278,19 @@ class RestoredState:
         self.on_read(segment.size_bytes)
         return table
 
-    def _concerns_me(self, segment: SegmentRef) -> bool:
-        """Return whether the segment may have keys of this subtask."""
-        if self._rescaling is None or segment.key_groups is None:
-            return True
-        start, stop = segment.key_groups
+    def _mine(self, entry: SubtaskEntry, redistribution: Redistribution | None) -> list[SegmentRef]:
+        """Return the segments that may have rows of this subtask."""
+        if self._rescaling is None or redistribution != "keyed":
+            return list(entry.segments)
         mine = key_group_range(
             self._me, self._rescaling.max_parallelism, self._deployment.parallelism
         )
-        return start < mine.stop and mine.start < stop
+        return [
+            segment
+            for segment in entry.segments
+            if segment.key_groups is None
+            or (segment.key_groups[0] < mine.stop and mine.start < segment.key_groups[1])
+        ]
 
     def splits(self, operator_id: str) -> pa.Table:
         """Return this subtask's splits with their offsets."""

@@ -128,9 +128,16 @@ class SegmentWriter:
         self._operators[operator_id] = _Operator(chains)
 
     def write_all(
-        self, checkpoint_id: CheckpointId, operator_id: str, tables: Iterable[StateTable]
+        self,
+        checkpoint_id: CheckpointId,
+        operator_id: str,
+        tables: Iterable[StateTable],
+        *,
+        is_keyed: bool = True,
     ) -> tuple[SegmentRef, ...]:
         """Write a state whose files belong to this checkpoint alone.
+
+        ``is_keyed``: as in ``CheckpointParts.write_state``.
 
         Raises:
             LaminarError: the store did not accept a file.
@@ -145,8 +152,9 @@ class SegmentWriter:
                 name=table.name,
                 part=part,
                 compression=self._options.compression,
+                is_keyed=is_keyed,
             )
-            for part, table in enumerate(_made(tables))
+            for part, table in enumerate(_made(tables, is_keyed=is_keyed))
         )
 
     def add_changes(self, operator_id: str, snapshot: Snapshot, *, renews: bool = False) -> None:
@@ -318,7 +326,7 @@ def _rows_of(
 # --- tables that wait to be written -------------------------------------------------------------
 
 
-def _made(tables: Iterable[StateTable]) -> Iterator[StateTable]:
+def _made(tables: Iterable[StateTable], *, is_keyed: bool = True) -> Iterator[StateTable]:
     """Make tables, one at a time, those with rows; a large one is cut at key groups."""
     source = iter(tables)
     while True:
@@ -329,7 +337,7 @@ def _made(tables: Iterable[StateTable]) -> Iterator[StateTable]:
         if table is None:
             return
         if table.rows.num_rows:
-            for rows in _cut(table.rows):
+            for rows in _cut(table.rows) if is_keyed else (table.rows,):
                 yield StateTable(table.name, rows)
 
 

@@ -34,6 +34,15 @@ def test_an_only_table_expires_by_its_windows_and_a_named_one_does_not() -> None
     assert expiry_column("left", windows.schema) is expiry_column("", rows().schema) is None
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.float64(), pa.timestamp("ns")])
+def test_a_column_of_another_type_is_a_key_that_a_user_has_called_so(kind: pa.DataType) -> None:
+    for name, column in (("", WINDOW_START), ("totals", EXPIRES)):
+        keys = pa.table({column: pa.nulls(2, kind)})
+        assert expiry_column(name, keys.schema) is None
+        assert newest_expiry_us(name, keys) is None
+        assert unexpired(name, keys, 5) is keys
+
+
 @pytest.mark.parametrize(
     ("times_us", "newest_us"), [((3, 9, -1), 9), ((), None), ((3, None), None), ((-7,), -7)]
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from laminar_core.codec.arrow import decode_table
 from laminar_core.errors import (
     CheckpointDeclined,
     ConfigurationError,
@@ -140,6 +141,20 @@ def test_the_order_of_rows_is_that_of_key_groups_and_then_of_the_rows():
 def test_rows_without_a_key_keep_their_order():
     splits = pa.table({"split_id": [3, 1, 2]})
     assert canonical(splits).to_pylist() == splits.to_pylist()
+
+
+def test_rows_of_a_sink_keep_their_order_whatever_their_columns_are_called():
+    store = open_job()
+    manifest = write(store, 1, claim(store))
+    rows = pa.table({"key_group": [3, 1, 2]})
+    segment = store.parts.write_state(CheckpointId(1), "sink", 0, rows, is_keyed=False)
+    entry = manifest.subtasks[2].model_copy(update={"segments": (segment,)})
+    changed = manifest.model_copy(
+        update={"subtasks": (*manifest.subtasks[:2], entry, manifest.subtasks[3])}
+    )
+    target = MemoryObjectStore()
+    write_savepoint(store, changed, target, ANN, NOW_MS)
+    assert decode_table(target.get("operators/sink/state_0.seg")).equals(rows)
 
 
 def test_state_that_others_name_too_is_copied_and_is_not_canonical():

@@ -118,6 +118,18 @@ class TestOffsets:
             for index in (0, 1)
         ]
 
+    def test_rows_of_a_sink_are_no_positions_whatever_their_columns_are_called(self, tmp_path):
+        store = write_job(tmp_path)
+        manifest = store.manifests.read(CheckpointId(2))
+        rows = pa.table({"split_id": ["mine"]})
+        segment = store.parts.write_state(CheckpointId(2), "out", 0, rows, is_keyed=False)
+        entry = manifest.subtasks[2].model_copy(
+            update={"operator_id": "out", "segments": (segment,), "properties": {}}
+        )
+        more = manifest.model_copy(update={"subtasks": (*manifest.subtasks, entry)})
+        found = rows_of(OffsetsTable(store.parts, more, Selection()))
+        assert found.column("operator_id").unique().to_pylist() == ["in"]
+
     def test_sources_with_other_columns_are_put_together(self, tmp_path):
         store = write_job(tmp_path)
         manifest = store.manifests.read(CheckpointId(1))

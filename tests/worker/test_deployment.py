@@ -161,8 +161,24 @@ def test_segments_without_a_key_of_the_new_subtask_are_not_read() -> None:
     damage(rescaled.store, f"payments/{rescaled.segments[3].path}", "missing")
     found = rescaled.state(0, 1).snapshots("window", "keyed")[:3]
     assert [table.column("n").to_pylist() for s in found for table in s.rows()] == [[0], [1], [2]]
-    given = rescaled.state(0, 2).snapshots("window", "union")
+    damage(rescaled.store, f"payments/{rescaled.segments[2].path}", "missing")
+    given = rescaled.state(0, 2).snapshots("window", "keyed")
     assert [table.column("n").to_pylist() for s in given for table in s.rows()] == [[0], [1]]
+
+
+def test_rows_without_keys_are_all_restored_although_a_column_is_called_key_group() -> None:
+    """An earlier version took such a column of a sink's rows for that of keyed state."""
+    rescaled = Rescaled()
+    found = rescaled.state(1, 2).snapshots("window", "split")
+    assert [table.column("n").to_pylist() for s in found for table in s.rows()] == [[1], [3]]
+    assert rescaled.state(0, 2).snapshots("window", "split")[1].properties["n"] == 2
+    given = [
+        table.column("n").to_pylist()
+        for index in range(3)
+        for snapshot in rescaled.state(index, 3).snapshots("window", "split")
+        for table in snapshot.rows()
+    ]
+    assert given == [[0], [3], [1], [2]]
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 5])

@@ -89,6 +89,18 @@ def test_every_part_is_durable_before_the_cut_counts_as_written():
     assert writer.wakes == 1
 
 
+def test_rows_without_keys_may_have_columns_that_are_called_like_those_of_keyed_state():
+    writer = Writer()
+    rows = pa.table({"key_group": ["b", None, "a"], "window_start": ["monday", "", "-"]})
+    keyed = pa.table({"key_group": pa.array([3, 5], pa.int32())})
+    writer.submit(3, sink=Snapshot.of([rows]), window=Snapshot.of([keyed], {"key_groups": [0, 64]}))
+    (written,) = writer.results()
+    (of_sink,), (of_window,) = (entry.segments for entry in written.entries)
+    assert writer.store.parts.read_state(of_sink).equals(rows)
+    assert (of_sink.key_groups, of_sink.newest_window_us) == (None, None)
+    assert of_window.key_groups == (3, 6)
+
+
 @pytest.mark.parametrize("tables", [(), (ROWS.slice(0, 0),)])
 def test_a_part_without_rows_is_recorded_and_not_written(tables):
     writer = Writer()

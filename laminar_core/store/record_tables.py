@@ -130,10 +130,14 @@ def manifest_table(
 ) -> RecordTable:
     """Return a table of completed checkpoints, or of one; those being deleted are left out."""
 
-    def row_of(number: int) -> Row:
-        return _manifest_row(store.manifests.read(CheckpointId(number)))
+    def row_of(number: int) -> Row | None:
+        manifest = read(CheckpointId(number))
+        return None if manifest is None else _manifest_row(manifest)
 
-    chosen = store.manifests.ids if checkpoint_id is None else lambda: [checkpoint_id]
+    if checkpoint_id is None:
+        read, chosen = store.manifests.find, store.manifests.ids
+    else:
+        read, chosen = store.manifests.read, lambda: [checkpoint_id]
     return RecordTable(_MANIFEST, chosen, row_of)
 
 

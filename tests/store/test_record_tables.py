@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from laminar_core.errors import CorruptCheckpointError
+from laminar_core.errors import ConfigurationError, CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.store import record_tables
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -69,8 +69,15 @@ def test_a_part_says_which_records_it_is_of_whatever_comes_later(store, monkeypa
 def test_a_record_that_is_gone_meanwhile_is_no_row(store):
     (rows,) = history_table(store).read((1, 2))
     assert rows.column("checkpoint_id").to_pylist() == [1]
+    (rows,) = manifest_table(store).read((1, 3, 4))
+    assert rows.column("checkpoint_id").to_pylist() == [1, 4]
     (rows,) = audit_table(store).read((9,))
     assert rows.num_rows == 0
+
+
+def test_a_checkpoint_that_was_chosen_has_to_be_there(store):
+    with pytest.raises(ConfigurationError, match="no completed checkpoint 3"):
+        rows_of(manifest_table(store, CheckpointId(3)))
 
 
 def test_damage_is_named(tmp_path):

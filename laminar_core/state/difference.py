@@ -108,7 +108,9 @@ def values_differ(before: pa.ChunkedArray | pa.Array, after: pa.ChunkedArray | p
 def _differ(old: pa.Array, new: pa.Array) -> _Mask:
     types, of = pa.types, new.type
     if types.is_dictionary(of):
-        return _differ(old.cast(of.value_type), new.cast(of.value_type))
+        return _differ(old.dictionary_decode(), new.dictionary_decode())
+    if isinstance(of, pa.BaseExtensionType):
+        return _differ(old.storage, new.storage)
     if types.is_null(of):
         return np.zeros(len(new), np.bool_)
     old_known, new_known = (_flags(call_function("is_valid", [side])) for side in (old, new))
@@ -130,6 +132,8 @@ def _differ(old: pa.Array, new: pa.Array) -> _Mask:
 def _flat_differ(old: pa.Array, new: pa.Array) -> _Mask:
     if pa.types.is_float16(new.type):
         old, new = old.cast(pa.float32()), new.cast(pa.float32())
+    elif pa.types.is_interval(new.type):  # pyarrow cannot compare them.
+        old, new = (side.view(pa.binary(new.type.bit_width // 8)) for side in (old, new))
     unequal = _flags(call_function("not_equal", [old, new]))
     if pa.types.is_floating(new.type):
         unequal &= ~(

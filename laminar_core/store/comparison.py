@@ -9,6 +9,8 @@ from typing import Literal
 
 import pyarrow as pa
 
+from laminar_core.codec.stable_hash import require_key_type
+from laminar_core.errors import ConfigurationError
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.state.difference import Difference, difference
 from laminar_core.state.reading import key_columns, unmergeable_columns
@@ -115,11 +117,19 @@ def _without_key_group(rows: pa.Table) -> pa.Table:
     return rows.drop_columns([KEY_GROUP]) if KEY_GROUP in rows.schema.names else rows
 
 
+def _can_be_key(of: pa.DataType) -> bool:
+    try:
+        require_key_type(of)
+    except ConfigurationError:
+        return False
+    return True
+
+
 def _incomparable(old: pa.Table, new: pa.Table, keys: tuple[str, ...]) -> str:
     for name in keys or [name for name in old.schema.names if name in new.schema.names]:
         of = new.schema.field(name).type
         if name not in old.schema.names or old.schema.field(name).type != of:
             return f"its key {name} has changed"
-        if pa.types.is_nested(of):
+        if pa.types.is_nested(of) or not _can_be_key(of):
             return f"its rows have no key, and {name} is a {of}"
     return ""

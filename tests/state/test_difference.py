@@ -44,6 +44,26 @@ def test_a_null_is_a_key_like_any_other():
     assert found.after.to_pydict() == {"key": [None], "x": [2]}
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([(1, 2, 3), (1, 2, 4), None], pa.month_day_nano_interval()),
+        pa.ExtensionArray.from_storage(
+            pa.uuid(), pa.array([b"a" * 16, b"b" * 16, None], pa.binary(16))
+        ),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), pa.array([[1], [2, 3]])),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_values_that_arrow_cannot_compare_are_compared_by_what_they_consist_of(values):
+    other = values.take(pa.array([0, 2, 1]))
+    assert values_differ(values, other).tolist() == [False, True, True]
+    lists = [
+        pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), v) for v in (values, other)
+    ]
+    assert values_differ(*lists).tolist() == [False, True, True]
+
+
 def test_without_keys_rows_are_added_and_removed():
     found = difference(
         pa.table({"a": [1, 2], "b": ["x", "y"]}), pa.table({"a": [2, 2], "b": ["y", "z"]}), []

@@ -115,13 +115,18 @@ def test_a_key_that_has_another_name_cannot_be_compared(store):
     assert found.parts == ()
 
 
-def test_rows_without_a_key_that_contain_lists_are_counted(store):
+@pytest.mark.parametrize(
+    ("column", "what"),
+    [
+        (pa.array([["x"], []]), "list<item: string>"),
+        (pa.array([None, b"a" * 16], pa.uuid()), "extension<arrow.uuid>"),
+    ],
+)
+def test_rows_without_a_key_and_with_values_that_can_be_none_are_counted(store, column, what):
     manifest = write_windows(store, 1, [], parallelism=1)
-    segment = store.parts.write_state(CheckpointId(3), "out", 0, pa.table({"tags": [["x"], []]}))
+    segment = store.parts.write_state(CheckpointId(3), "out", 0, pa.table({"tags": column}))
     found = compare_operator(store.parts, manifest, with_rows_of(manifest, 2, segment), "out")
-    assert found.notes == (
-        "its rows have no key, and tags is a list<item: string>: it had 0 rows and has 2",
-    )
+    assert found.notes == (f"its rows have no key, and tags is a {what}: it had 0 rows and has 2",)
 
 
 KEYS = st.tuples(st.sampled_from("abcdef"), st.sampled_from([0, 10]))

@@ -61,7 +61,7 @@ class Timers:
         """
         table = self._named(self._clock, "on_clock_timer")
         after_us = -_DUE_MAX_US if table.reached_us is None else table.reached_us + 1
-        self._change(table, keys, due, is_set=True, least_us=after_us)
+        self._change(table, keys, due, is_set=True, least_us=min(after_us, _DUE_MAX_US))
 
     def delete_clock(self, keys: Keys, due: Due) -> None:
         """Delete timers by the clock, as ``delete`` does."""

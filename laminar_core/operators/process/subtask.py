@@ -117,6 +117,7 @@ class ProcessState:
         self._watermark_us: int | None = None
         self._ahead: Progress | None = None
         """After a restore with other workers, until the watermark has caught up."""
+        self._calls_after_end = 0
 
     @property
     def expired_row_count(self) -> int:
@@ -146,8 +147,7 @@ class ProcessState:
         if batch.num_rows:
             keys = Keys.of_rows(batch, come_from.keys, times_us).named(self._setup.keys)
             yield from self._called(come_from.call, batch, keys)
-            if self._watermark_us is not None:  # What it has set may be due already.
-                yield from self._fire(self._event, self._watermark_us)
+            yield from self._fire_passed()
 
     def on_watermark(self, watermark_us: int) -> Iterator[pa.RecordBatch | Side]:
         """Yield what the user's function emits for timers that are due, in their order."""
@@ -159,7 +159,9 @@ class ProcessState:
         self._timers.input_ended = watermark_us == WATERMARK_END_US
         yield from self._fire(self._event, watermark_us)
         if self._timers.input_ended:
-            yield from self._fire(self._clock, watermark_us)
+            while any(table.next_due_us is not None for table in self._tables.values()):
+                yield from self._fire(self._clock, watermark_us)
+                yield from self._fire(self._event, watermark_us)
             return
         passed_us = watermark_us - max(one.lag_us for one in self._setup.inputs)
         for values in self._values.values():
@@ -176,7 +178,8 @@ class ProcessState:
 
     def on_time(self, now_ms: float) -> Iterator[Emitted]:
         """Yield what the user's function emits for timers that are due by the clock."""
-        return self._fire(self._clock, int(now_ms * 1000))
+        yield from self._fire(self._clock, int(now_ms * 1000))
+        yield from self._fire_passed()
 
     def _in_time(
         self, batch: pa.RecordBatch, times_us: Integers, come_from: InputCalls
@@ -190,14 +193,20 @@ class ProcessState:
             late |= self._ahead.is_late(rows, come_from.keys, times_us)
         return ~late
 
+    def _fire_passed(self) -> Iterator[pa.RecordBatch | Side]:
+        """Fire the timers in event time that a call has set, and that are due already."""
+        if self._watermark_us is not None:
+            yield from self._fire(self._event, self._watermark_us)
+
     def _fire(self, table: TimerTable | None, until_us: int) -> Iterator[pa.RecordBatch | Side]:
         if table is None:
             return
         calls = self._setup.calls
         call = calls.on_timer if table is self._event else calls.on_clock_timer
         assert call is not None, "a table of timers has its function"
-        for call_count, fired in enumerate(table.fire(until_us), 1):
-            if self._timers.input_ended and call_count > CALLS_AFTER_END_MAX:
+        for fired in table.fire(until_us):
+            self._calls_after_end += self._timers.input_ended
+            if self._calls_after_end > CALLS_AFTER_END_MAX:
                 raise self._endless()
             dues_us = fired.column(EXPIRES).cast(pa.int64()).to_numpy()
             held = fired.select(list(self._setup.keys)).combine_chunks()

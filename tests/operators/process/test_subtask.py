@@ -247,6 +247,54 @@ def test_timers_by_the_clock_fire_at_the_end_of_the_input() -> None:
     assert said(subtask.on_watermark(WATERMARK_END_US)) == [("a", "fired", 2 * SECOND_US)]
 
 
+class Alternating:
+    """Timers in event time and by the clock that set each other, up to a number of them."""
+
+    state = {"count": ValueState(pa.int64())}
+    schema = NOTED
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def process(self, rows, keys, state, timers):
+        timers.set_clock(keys, timers.now_us + SECOND_US)
+
+    def on_clock_timer(self, due, keys, state, timers):
+        timers.set(keys, SECOND_US)
+        yield self.counted("clock", keys, state)
+
+    def on_timer(self, due, keys, state, timers):
+        if (state["count"][keys] or 0) < self.length:
+            timers.set_clock(keys, timers.now_us + SECOND_US)
+        yield self.counted("event", keys, state)
+
+    def counted(self, what, key, state):
+        state["count"][key] = (state["count"][key] or 0) + 1
+        return noted(key.column("key"), what, [state["count"][key]])
+
+
+def test_a_timer_that_a_timer_by_the_clock_sets_for_the_past_fires_at_once() -> None:
+    subtask = opened(Alternating(2), clock=ManualClock(1_000))
+    list(subtask.on_watermark(4 * SECOND_US))
+    list(subtask.process(rows(("a", 5, 1))))
+    assert said(subtask.on_time(2_000)) == [("a", "clock", 1), ("a", "event", 2)]
+    assert "event-timers" not in {table.name for table in cut(subtask).tables}
+
+
+def test_at_the_end_of_the_input_timers_of_both_kinds_set_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subtask = opened(Alternating(4))
+    list(subtask.process(rows(("a", 1, 1))))
+    found = said(subtask.on_watermark(WATERMARK_END_US))
+    assert [what for _, what, _ in found] == ["clock", "event", "clock", "event", "clock", "event"]
+    monkeypatch.setattr("laminar_core.operators.process.subtask.CALLS_AFTER_END_MAX", 100)
+    endless = opened(Alternating(100_000))
+    list(endless.process(rows(("a", 1, 1))))
+    with pytest.raises(DataError, match="still sets timers"):
+        list(endless.on_watermark(WATERMARK_END_US))
+
+
 def test_what_it_emits_has_the_declared_columns() -> None:
     class Wrong(Several):
         def process(self, rows, keys, state, timers):

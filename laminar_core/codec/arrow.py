@@ -40,6 +40,8 @@ def encode_table(table: pa.Table, *, compression: Compression | None = None) -> 
         FORMAT_KEY: FORMAT_NAME,
         VERSION_KEY: FORMAT_VERSION,
     }
+    if any(_has_dictionary(field.type) for field in table.schema):
+        table = table.combine_chunks()  # A file has one dictionary for all parts of a column.
     marked = table.replace_schema_metadata(metadata)
     # Measured first: a buffer that grows is copied again and again, and twice as large at the end.
     measure = pa.MockOutputStream()
@@ -51,6 +53,12 @@ def encode_table(table: pa.Table, *, compression: Compression | None = None) -> 
     codec: Codec = compression or "none"
     view[:HEADER_BYTES] = header(Content.SEGMENT, SEGMENT_VERSION, codec, view[HEADER_BYTES:])
     return view.toreadonly()
+
+
+def _has_dictionary(of: pa.DataType) -> bool:
+    """Return whether values of this type, or parts of them, are encoded as a dictionary."""
+    parts = (of.field(number).type for number in range(of.num_fields))
+    return pa.types.is_dictionary(of) or any(map(_has_dictionary, parts))
 
 
 def _write(table: pa.Table, sink: pa.NativeFile, compression: Compression | None) -> None:

@@ -57,6 +57,21 @@ def test_types_metadata_and_chunks_come_back():
     assert decoded.equals(table, check_metadata=True)
 
 
+def test_each_part_of_a_table_may_have_its_own_dictionaries_at_any_depth():
+    parts: list[pa.Table] = []
+    for texts in (["a", "b"], ["b", "c"], []):
+        column = pa.array(texts, pa.string()).dictionary_encode()
+        structs = pa.StructArray.from_arrays([column], names=["x"])
+        offsets = pa.array(range(len(texts) + 1), pa.int32())
+        parts.append(
+            pa.table({"c": column, "s": structs, "l": pa.ListArray.from_arrays(offsets, structs)})
+        )
+    table = pa.concat_tables(parts)
+    decoded = decode_table(encode_table(table))
+    assert decoded.schema == table.schema
+    assert decoded.to_pylist() == table.to_pylist()
+
+
 def test_an_empty_table_keeps_its_schema():
     empty = rows().schema.empty_table()
     assert decode_table(encode_table(empty)).schema == empty.schema

@@ -40,9 +40,7 @@ def encode_table(table: pa.Table, *, compression: Compression | None = None) -> 
         FORMAT_KEY: FORMAT_NAME,
         VERSION_KEY: FORMAT_VERSION,
     }
-    if any(_has_dictionary(field.type) for field in table.schema):
-        table = table.combine_chunks()  # A file has one dictionary for all parts of a column.
-    marked = table.replace_schema_metadata(metadata)
+    marked = with_one_dictionary(table).replace_schema_metadata(metadata)
     # Measured first: a buffer that grows is copied again and again, and twice as large at the end.
     measure = pa.MockOutputStream()
     _write(marked, measure, compression)
@@ -53,6 +51,13 @@ def encode_table(table: pa.Table, *, compression: Compression | None = None) -> 
     codec: Codec = compression or "none"
     view[:HEADER_BYTES] = header(Content.SEGMENT, SEGMENT_VERSION, codec, view[HEADER_BYTES:])
     return view.toreadonly()
+
+
+def with_one_dictionary(table: pa.Table) -> pa.Table:
+    """Return rows in which all parts of a column have one dictionary, as in an Arrow file."""
+    if any(_has_dictionary(field.type) for field in table.schema):
+        return table.combine_chunks()
+    return table
 
 
 def _has_dictionary(of: pa.DataType) -> bool:

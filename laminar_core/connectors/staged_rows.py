@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from laminar_core.codec.arrow import with_one_dictionary
 from laminar_core.connectors.outlook import Committable, Lost
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
@@ -113,7 +114,7 @@ class StagedRows:
         assert context.staging is not None, "the worker gives every sink a staging area"
         self._staging = context.staging
         self._context = context
-        self._schema = plain_schema(schema)  # An Arrow file has one dictionary per column.
+        self._schema = plain_schema(schema)
         self._file_bytes = file_bytes
         self._sequence = 0
         self._batches: list[pa.RecordBatch] = []
@@ -168,8 +169,7 @@ class StagedRows:
         buffer = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_file(buffer, self._schema, options=options) as writer:
-            for batch in self._batches:
-                writer.write_batch(batch)
+            writer.write_table(with_one_dictionary(pa.Table.from_batches(self._batches)))
         rows = sum(batch.num_rows for batch in self._batches)
         data = memoryview(buffer.getvalue())
         self._files.append(_File(self._staging, self._context, self._sequence, rows, data))

@@ -50,6 +50,21 @@ def test_rows_of_an_interval_are_one_file_with_its_checkpoint():
     assert a.file.path == "staged/out/0000000003-1-00000000.arrow"
 
 
+def test_rows_with_dictionaries_inside_of_structs_are_one_file_too():
+    batches = [
+        pa.record_batch({"s": pa.StructArray.from_arrays([pa.array(v).dictionary_encode()], ["x"])})
+        for v in (["a", "b"], ["b", "c"])
+    ]
+    _, staging = writer_on()
+    context = SubtaskContext("out", 1, 2, 128, Generation(3), staging=staging)
+    writer = StagedRows(context, batches[0].schema)
+    for batch in batches:
+        writer.write(batch)
+    (part,) = parts_of(writer.snapshot(CheckpointId(1))())
+    found = [row["s"]["x"] for batch in part.batches(staging) for row in batch.to_pylist()]
+    assert found == ["a", "b", "b", "c"]
+
+
 def test_the_committer_takes_each_part_once_and_only_newer_ones():
     writer, _ = writer_on()
     pending = []

@@ -53,10 +53,15 @@ def can_become_idle(rows: Input) -> bool:
 
     Splits that are read side by side can be so without a timeout.
     """
-    node = rows.node
-    while isinstance(rows.by, Forward) and node.source is None and len(node.inputs) == 1:
-        (rows,) = node.inputs
+    waiting, seen = [rows], set[int]()
+    while waiting:
+        rows = waiting.pop()
         node = rows.node
-    if node.source is None or not isinstance(rows.by, Forward):
-        return False
-    return node.source.idle_timeout_ms is not None or node.source.source.reading == "parallel"
+        if not isinstance(rows.by, Forward) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if (found := node.source) is None:
+            waiting += node.inputs
+        elif found.idle_timeout_ms is not None or found.source.reading == "parallel":
+            return True
+    return False

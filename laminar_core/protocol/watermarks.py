@@ -66,12 +66,20 @@ class WatermarkGate:
         """Return whether every channel is finished."""
         return len(self._ended) == len(self._watermarks)
 
-    def _risen(self) -> int | None:
-        active = [
+    @property
+    def is_idle(self) -> bool:
+        """Return whether every channel that is not finished is idle, and one is not finished."""
+        return not self._active()
+
+    def _active(self) -> list[int | None]:
+        return [
             w
             for c, w in self._watermarks.items()
             if self.ended or (c not in self._idle and w != WATERMARK_END_US)
         ]
+
+    def _risen(self) -> int | None:
+        active = self._active()
         if not active or any(w is None for w in active):
             return None  # Whoever is only idle may still come back with old rows.
         combined = min(w for w in active if w is not None)

@@ -151,6 +151,8 @@ class TaskParts:
     """Per input: the sending vertex, and which subtask of it."""
     announced_us: int | None = None
     """Event time that receivers have to hear of, because the number of senders has changed."""
+    passes_idleness: bool = False
+    """Whether receivers hear that all inputs are idle: these come without an exchange."""
 
 
 _SELF_CONTAINED = {CheckpointKind.SAVEPOINT, CheckpointKind.STOP}
@@ -190,7 +192,7 @@ class Task:
         self._limits_rows = first if isinstance(first, LimitsRows) else None
         self.timed = TimedOperators(parts.operators, self._chain, clock)
         self._firing = Firing(self._chain, clock, self.room.is_there, self.timed)
-        self._turn, self.unit = 0, WorkUnit()
+        self._turn, self.unit, self._may_be_idle = 0, WorkUnit(), False
         self._pauses = set[Pause]()
         self._renewals: set[str] = set()
         """Operators whose stored files are lost."""
@@ -251,7 +253,13 @@ class Task:
             acted = False
         else:
             acted = self._work_on_input() if source is None else self._work_as_source(source)
-        return acted or self._chain.finish_bundles()
+        if acted or self._chain.finish_bundles():
+            return True
+        if self._may_be_idle and not self.timed.has_pending():
+            self._may_be_idle = False
+            if self.parts.gate.is_idle:
+                self._become_idle()
+        return False
 
     def flush(self) -> bool:
         """Send what credit allows, and give credit back for what was taken."""
@@ -284,10 +292,13 @@ class Task:
         if self._chain.finish_bundles():  # Rows of an idle source would become late.
             return True
         if not self.timed.has_pending() and source.became_idle():
-            if self.parts.sink is not None:
-                self.parts.sink.time.become_idle()
-            self._broadcast(Idle())
+            self._become_idle()
         return False
+
+    def _become_idle(self) -> None:
+        if self.parts.sink is not None:
+            self.parts.sink.time.become_idle()
+        self._broadcast(Idle())
 
     def _work_on_input(self) -> bool:
         for channel in self._in_turn():
@@ -325,6 +336,7 @@ class Task:
             case Watermark(time_us):
                 self._advance(self.parts.gate.advance(channel, time_us))
             case Idle():
+                self._may_be_idle = self.parts.passes_idleness
                 self._advance(self.parts.gate.mark_idle(channel))
             case CheckpointBarrier():
                 self._waits.reached(channel, element.checkpoint_id)
@@ -333,6 +345,7 @@ class Task:
                 self._on(CancelReceived(channel, checkpoint_id))
             case EndOfInput():
                 self._on(EndReached(channel))
+                self._may_be_idle = self.parts.passes_idleness
                 risen_us, ends = self.parts.gate.end(channel), self.parts.gate.ended
                 again = ends and self.timed.may_keep_rows  # A cut may have kept rows waiting.
                 self._advance(WATERMARK_END_US if again else risen_us, ends=ends)

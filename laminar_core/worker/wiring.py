@@ -16,7 +16,7 @@ from laminar_core.link.sockets import Buffer
 from laminar_core.link.transport import WorkerTransport
 from laminar_core.link.wire import ArrowElement, ElementCodec, FrameKind, Header, decode_header
 from laminar_core.operators.base import AnySubtask, makes_event_time, redistribution_of
-from laminar_core.plan.plan import Edge, SinkNode, SourceNode, Vertex
+from laminar_core.plan.plan import Edge, Forward, SinkNode, SourceNode, Vertex
 from laminar_core.protocol.links import LINK_DOWN_MAX_MS
 from laminar_core.protocol.types import WATERMARK_END_US, ChannelId
 from laminar_core.protocol.unaligned import (
@@ -272,6 +272,10 @@ class _Builder:
             input_of={channel: edge.feeds for edge, _, channel in numbered},
             senders={channel: (edge.upstream, sender) for edge, sender, channel in numbered},
             announced_us=self._announced_us(vertex, gate),
+            passes_idleness=all(
+                isinstance(edge.partitioning, Forward) and not edge.feedback
+                for edge, _, _ in numbered
+            ),
         )
 
     def _announced_us(self, vertex: Vertex, gate: WatermarkGate) -> int | None:

@@ -142,9 +142,11 @@ def test_early_results_are_not_what_sessions_were_before() -> None:
 def test_rows_of_a_source_that_can_be_idle_all_travel_as_they_are(
     *, abreast: bool, options: dict, idle: bool
 ) -> None:
-    _, rows = payments(abreast=abreast, **options)
+    p, rows = payments(abreast=abreast, **options)
     kept = rows.select("k", "ts")
     assert can_become_idle(kept.comes_from) == idle
     assert not can_become_idle(kept.rebalance().comes_from)
     assert not can_become_idle(kept.rebalance().select("k", "ts").comes_from)
-    assert not can_become_idle(kept.union(kept.select("k", "ts")).comes_from)
+    other = p.source("other", MemorySource([pa.table({"k": ["a"], "ts": [0]}, kept.schema)]))
+    assert can_become_idle(other.union(kept).comes_from) == idle
+    assert not can_become_idle(other.union(kept.rebalance()).comes_from)

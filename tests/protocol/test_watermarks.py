@@ -78,6 +78,18 @@ def test_all_idle_changes_nothing() -> None:
     assert gate.combined_us == 10
 
 
+def test_it_is_idle_if_whatever_has_not_ended_is() -> None:
+    gate = WatermarkGate([A, B])
+    gate.mark_idle(A)
+    assert not gate.is_idle
+    gate.end(B)
+    assert gate.is_idle
+    gate.mark_active(A)
+    assert not gate.is_idle
+    gate.end(A)
+    assert not gate.is_idle
+
+
 def test_a_restored_gate_continues_where_it_was() -> None:
     gate = WatermarkGate([A, B])
     gate.advance(A, 10)

@@ -64,11 +64,28 @@ def test_the_end_of_one_input_is_not_the_end_of_time_for_one_that_is_idle(seed):
     early = MemorySource(payments(2, 12), gap_every=1, gap_polls=12)
     idle = MemorySource(later(payments(2, 20, seed=2), 60), gap_every=1, gap_polls=40)
     job = two_inputs(early, idle, idle_timeout="20 milliseconds")
-    simulation = Simulation(job.plan, seed=seed, checkpoint=OFTEN)
+    # Of several workers, those with rows would not wait for one whose inputs are idle.
+    simulation = Simulation(job.plan, parallelism=1, seed=seed, checkpoint=OFTEN)
     simulation.when(CheckpointCompleted, simulation.kill_driver, number=3 + seed)
     result = simulation.run_to_end()
     assert (result.outcome, result.rows_late) == ("finished", 0)
     job.check()
+
+
+@pytest.mark.parametrize("with_union", [False, True])
+def test_a_worker_without_rows_holds_back_no_window_behind_a_fork_or_a_union(with_union):
+    """Goal: windows are emitted although one of two workers has nothing to read, and never ends."""
+    p, ledgers = Pipeline("fork"), [Ledger(), Ledger()]
+    endless = MemorySource(payments(1, 40), bounded=False)
+    rows = p.source("in", endless, idle_timeout="20 milliseconds").watermark("ts", max_delay=DELAY)
+    if with_union:
+        rows = rows.union(p.source("ends", MemorySource(payments(1, 1))).watermark("ts"))
+    for name, ledger in zip(("one", "other"), ledgers, strict=True):
+        windowed(rows, name).sink(f"{name}-out", LedgerSink(ledger))
+    simulation = Simulation(p.plan(), checkpoint=OFTEN)
+    simulation.when(CheckpointCompleted, simulation.stop, number=60)
+    assert simulation.run().outcome == "stopped"
+    assert all(len(ledger.rows()) > 10 for ledger in ledgers)
 
 
 @pytest.mark.sampled(3)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from laminar_core.protocol.types import ChannelId, CheckpointId, EndOfInput, Watermark
+from laminar_core.protocol.types import ChannelId, CheckpointId, EndOfInput, Idle, Watermark
 from tests.worker.task_bench import Bench, Sum, barrier, batch, rows, unaligned
 
 
@@ -48,6 +48,13 @@ def test_rows_that_are_there_are_one_bundle() -> None:
     bench.arrive(0, rows(4))
     bench.work()
     assert bench.trace() == "6 4"
+
+
+def test_rows_of_a_bundle_come_before_the_mark_that_the_input_is_idle() -> None:
+    bench = bundling(inputs=1, parts={"passes_idleness": True})
+    bench.arrive(0, rows(1), rows(2), Idle())
+    bench.work()
+    assert bench.trace() == "3 idle"
 
 
 def test_a_cut_comes_after_the_rows_of_a_bundle() -> None:

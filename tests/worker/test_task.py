@@ -220,6 +220,27 @@ class TestSources:
         assert bench.trace() == "3 idle 7 10 wEND END"
 
 
+class TestIdleInputs:
+    def test_receivers_hear_that_all_inputs_are_idle_or_have_ended(self):
+        bench = Bench(inputs=2, parts={"passes_idleness": True})
+        bench.arrive(0, Watermark(5), Idle())
+        bench.arrive(1, rows(1), Watermark(7))
+        bench.work()
+        assert bench.trace() == "1 w7"
+        bench.arrive(1, EndOfInput())
+        bench.work()
+        assert bench.trace() == "1 w7 idle"
+        bench.arrive(0, rows(2), Idle())
+        bench.work()
+        assert bench.trace() == "1 w7 idle 2 idle"
+
+    def test_behind_an_exchange_they_do_not(self):
+        bench = Bench(inputs=1)
+        bench.arrive(0, Watermark(5), Idle())
+        bench.work()
+        assert bench.trace() == "w5"
+
+
 class TestBackpressure:
     def test_nothing_is_taken_while_an_output_has_no_room(self):
         bench = Bench(inputs=1)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from laminar_core.operators.base import AnySpec, MultiInputSpec
+from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.plan.cycles import cycles
 from laminar_core.plan.plan import (
     Edge,
@@ -105,8 +106,11 @@ class _Planner:
         edges: list[Edge] = []
         for node in self._nodes:
             if self._is_chained(node):
-                chain = self._chain_of[id(node.inputs[0].node)]
+                before = node.inputs[0].node
+                chain = self._chain_of[id(before)]
                 chain.append(node)
+                # Others read what leaves the chain, so it ends here if there are any.
+                self._consumers[id(node)] += self._consumers[id(before)] - 1
             else:
                 chain = [node]
                 chains.append(chain)
@@ -134,8 +138,21 @@ class _Planner:
         if isinstance(node.operator, MultiInputSpec):
             return False
         (only,) = node.inputs
-        is_main = only.side is None and isinstance(only.by, Forward)
-        return is_main and self._consumers[id(only.node)] == 1
+        if only.side is not None or not isinstance(only.by, Forward):
+            return False
+        return self._consumers[id(only.node)] == 1 or self._follows_splits(node, only.node)
+
+    def _follows_splits(self, node: Node, before: Node) -> bool:
+        """Return whether event time is that of splits that are read side by side.
+
+        It is only in the chain of their source. Rows leave the operator as they came, so others
+        that read them can do so behind it.
+        """
+        chain = self._chain_of[id(before)]
+        if not isinstance(node.operator, AssignWatermarks) or chain[-1] is not before:
+            return False
+        source = chain[0].source
+        return source is not None and source.source.reading == "parallel"
 
 
 def _with_loops(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[Edge]:

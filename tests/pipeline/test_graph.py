@@ -16,6 +16,7 @@ from laminar_core.operators.stateless import SelectColumns
 from laminar_core.pipeline import LettersTo, Pipeline, Stream
 from laminar_core.plan.plan import Forward, Plan, Rebalance, SideOutput
 from laminar_core.testing.input_jobs import NameInputs
+from laminar_core.testing.memory_source import MemorySource
 from tests.codec.edited_program import change, loaded, written
 
 FIELDS = {"key": Sequence(), "at": EventTime(0, 1_000_000)}
@@ -90,6 +91,26 @@ def test_trace(draw, plan: str) -> None:
     p = Pipeline("p")
     draw(p)
     assert spell(p.plan()) == plan
+
+
+@pytest.mark.parametrize("reads_first", ["rows", "windows"])
+def test_event_time_of_splits_begins_in_the_chain_of_their_source(reads_first: str) -> None:
+    """Others that read the source's rows, or write another watermark, come behind it."""
+    p = Pipeline("p")
+    table = pa.table({"key": [1], "at": pa.array([0], pa.timestamp("us"))})
+    rows = p.source("in", MemorySource([table], abreast=True)).select("key", "at")
+    if reads_first == "rows":
+        rows.sink("raw", CollectSink())
+    rows.watermark("at").select("key").sink("out", CollectSink())
+    if reads_first == "windows":
+        rows.sink("raw", CollectSink())
+    rows.watermark("at").sink("other", CollectSink())
+    assert sorted(spell(p.plan()).splitlines()) == [
+        "(in, forward) | raw",
+        "(in, forward) | select-2 out",
+        "(in, forward) | watermark-2 other",
+        "in select-1 watermark-1",
+    ]
 
 
 def test_a_vertex_is_named_by_what_it_does_and_not_by_when_it_was_written() -> None:

@@ -47,6 +47,8 @@ from laminar_core.state.rescaling import Redistribution
 
 BEHIND = "behind"
 """The side output of rows that may be late."""
+ALL_ROWS = "all_rows"
+"""The property of a snapshot of ``RowsBehind`` that says that each row may be late."""
 PARTS, ROWS = 0, 1
 """The inputs of the merging side."""
 
@@ -97,6 +99,8 @@ class BehindParter:
 
     def __init__(self, spec: RowsBehind) -> None:
         self._spec = spec
+        self._all_rows = spec.all_rows
+        """It stays so in later runs: receivers that went on without this sender are ahead of it."""
         self._watermark_us: int | None = None
 
     def process(self, batch: pa.RecordBatch) -> Iterator[Emitted]:
@@ -108,7 +112,7 @@ class BehindParter:
             DataError: a row has no usable event time.
         """
         times_us = event_times_us(batch, self._spec.time_column)
-        if self._spec.all_rows or self._watermark_us is None:
+        if self._all_rows or self._watermark_us is None:
             yield Side(BEHIND, batch)
             return
         behind = times_us < self._watermark_us - self._spec.reach_us
@@ -130,14 +134,21 @@ class BehindParter:
         return watermark_us
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Pin the watermark."""
+        """Pin the watermark, and whether each row may be late."""
         del checkpoint_id
-        snapshot = Snapshot(properties=progress_properties(self._watermark_us, None))
+        properties = progress_properties(self._watermark_us, None)
+        if self._all_rows:
+            properties = {**properties, ALL_ROWS: True}
+        snapshot = Snapshot(properties=properties)
         return lambda: snapshot
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """Continue from the least watermark: no receiver was further than any sender."""
+        """Continue from the least watermark: no receiver was further than any sender.
+
+        Unless each row may be late, or might have been in an earlier run.
+        """
         self._watermark_us = least_watermark_us(snapshots)
+        self._all_rows |= any(ALL_ROWS in snapshot.properties for snapshot in snapshots)
 
 
 @dataclass(frozen=True, slots=True)

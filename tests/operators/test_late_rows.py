@@ -102,6 +102,16 @@ class TestRowsBehind:
         unknown.restore([*snapshots, self.SPEC.open(at(), SCHEMA).snapshot(ID)()])
         assert parted([*unknown.process(batch(("a", 99)))]) == ([], [99])
 
+    def test_once_behind_idle_sources_each_row_may_be_late_in_later_runs_too(self) -> None:
+        """Receivers may be further in event time than the sender for ever."""
+        snapshot = RowsBehind("w-behind", "ts", 5, all_rows=True).open(at(), SCHEMA).snapshot(ID)()
+        for _ in range(2):
+            parter = self.SPEC.open(at(), SCHEMA)
+            parter.restore([snapshot, self.SPEC.open(at(), SCHEMA).snapshot(ID)()])
+            parter.on_watermark(20)
+            assert parted([*parter.process(batch(("b", 99)))]) == ([], [99])
+            snapshot = parter.snapshot(ID)()
+
     def test_which_way_a_row_takes_is_no_part_of_the_description(self) -> None:
         assert RowsBehind("w-behind", "ts", 9, all_rows=True).describe() == self.SPEC.describe()
 

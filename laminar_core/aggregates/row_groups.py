@@ -88,7 +88,10 @@ class StateFunction(Protocol):
 
 def as_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return the column as one contiguous array."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    # pyarrow cannot combine no chunks of a dictionary, whose values may be of any type.
+    return column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
 
 
 def known_rows(column: pa.Array) -> npt.NDArray[np.bool_]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from laminar_core.aggregates.grouping import plain_column
+from laminar_core.aggregates.row_groups import as_array
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.state.named_tables import WEIGHT, added_up
@@ -98,5 +99,5 @@ def consolidate(rows: pa.Table | Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def as_batch(table: pa.Table) -> pa.RecordBatch:
     """Return the rows of a table as one batch, also if there are none."""
-    columns = [column.combine_chunks() for column in table.columns]
+    columns = [as_array(column) for column in table.columns]
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)

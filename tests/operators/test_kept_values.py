@@ -43,6 +43,15 @@ def test_rows_behind_the_watermark_are_late_only_if_values_expire() -> None:
     assert put(for_ever, [("a", 1, 1)]) == 1
 
 
+def test_rows_may_all_be_late_whatever_their_dictionaries_have() -> None:
+    state = opened()
+    state.advance(20)
+    day = pa.array([1], pa.date32()).dictionary_encode()
+    rows = batch(0, [("a", 1, 1)]).append_column("day", day)
+    accepted, _ = state.in_time(rows)
+    assert (accepted.num_rows, accepted.schema) == (0, rows.schema)
+
+
 def test_a_lag_and_a_tolerance_make_rows_late_later() -> None:
     for options in ({"lag_us": 5}, {"late_after_us": 5}):
         state = opened(**options)

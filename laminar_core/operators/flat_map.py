@@ -18,6 +18,7 @@ from laminar_core.operators.columns import require_distinct
 from laminar_core.operators.emitted import one_or_several, require_emitted, require_side
 from laminar_core.operators.stateless import StatelessSubtask, describe_function
 from laminar_core.operators.weights import (
+    as_batch,
     unweighted,
     weighted,
     weighted_schema,
@@ -81,7 +82,7 @@ class FlatMapBatches:
         """
         if self.schema is not None:
             return self.schema
-        empty = pa.RecordBatch.from_pylist([], schema=input_schema)
+        empty = as_batch(input_schema.empty_table())
         try:
             results = [made for made in self._results(empty) if not isinstance(made, Side)]
         except ConfigurationError:

@@ -27,6 +27,7 @@ from laminar_core.operators.base import (
 )
 from laminar_core.operators.columns import require_columns, require_distinct
 from laminar_core.operators.emitted import require_emitted
+from laminar_core.operators.weights import as_batch
 from laminar_core.protocol.types import CheckpointId
 
 BatchFunction = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -88,7 +89,7 @@ class MapBatches:
         """
         if self.schema is not None:
             return self.schema
-        empty = pa.RecordBatch.from_pylist([], schema=input_schema)
+        empty = as_batch(input_schema.empty_table())
         try:
             result: Any = self.function(empty)
         except Exception as error:
@@ -141,7 +142,7 @@ class FilterRows:
         Raises:
             ConfigurationError: the predicate does not fit the input (WRONG_SCHEMA).
         """
-        empty = pa.RecordBatch.from_pylist([], schema=input_schema)
+        empty = as_batch(input_schema.empty_table())
         try:
             self._keep(empty)
         except Exception as error:
@@ -162,7 +163,9 @@ class FilterRows:
 
     def _keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if isinstance(self.predicate, pc.Expression):
-            return batch.filter(self.predicate)
+            # Of a batch, pyarrow could not keep no rows with a dictionary of dates or decimals.
+            rows = pa.Table.from_batches([batch]).filter(self.predicate).combine_chunks()
+            return rows.to_batches()[0] if rows.num_rows else batch.slice(0, 0)
         return batch.filter(self.predicate(batch))
 
 

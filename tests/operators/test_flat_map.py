@@ -65,6 +65,11 @@ def test_one_batch_and_its_schema_are_found_however_it_is_returned(many) -> None
     assert run(spec) == [BATCH.to_pylist()]
 
 
+def test_a_schema_is_found_whatever_values_dictionaries_have() -> None:
+    days = pa.record_batch({"day": pa.array([1], pa.date32()).dictionary_encode()})
+    assert run(FlatMapBatches("f", lambda batch: batch), days) == [days.to_pylist()]
+
+
 def test_no_batch_at_all_is_no_error() -> None:
     assert run(FlatMapBatches("f", lambda _: [], WORD)) == []
     assert run(FlatMapBatches("f", words, WORD), BATCH.slice(0, 0)) == []

@@ -135,6 +135,13 @@ def test_an_empty_batch_is_harmless(spec: OperatorSpec) -> None:
     assert run(spec, BATCH.slice(0, 0)) == []
 
 
+def test_dictionaries_of_any_values_can_be_mapped_and_filtered() -> None:
+    days = pa.record_batch({"day": pa.array([1, None], pa.date32()).dictionary_encode()})
+    assert run(MapBatches("m", lambda batch: batch), days) == days.to_pylist()
+    assert run(FilterRows("f", pc.field("day").is_valid()), days) == days.to_pylist()[:1]
+    assert run(FilterRows("f", lambda rows: rows.column(0).is_null()), days) == [{"day": None}]
+
+
 def test_operators_describe_themselves() -> None:
     assert FilterRows("f", pc.field("amount") > 0).describe() == {
         "kind": "filter", "expression": "(amount > 0)",

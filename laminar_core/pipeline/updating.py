@@ -60,7 +60,11 @@ def first_rows(
     chosen = event_time_of(stream.event_time, time, f"the input of {name}")
     ttl_us = None if ttl is None else duration_us(ttl)
     operator = FirstRows(name, keys, chosen.name, ttl_us, waits=True, lag_us=chosen.lag_us)
-    return stream.then(operator, Keyed(keys))
+    found = stream.then(operator, Keyed(keys))
+    known = found.event_time
+    if known is None or known.windows is not None:  # Times of one window are never far apart.
+        return found
+    return found.timed(known.among([chosen.name]))  # Rows wait for it, whatever others say.
 
 
 def last_rows(

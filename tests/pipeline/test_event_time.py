@@ -68,6 +68,16 @@ def test_a_total_is_no_event_time_and_a_key_is(rows: Stream) -> None:
     assert lags(rows.key_by("k", "ts").aggregate("u", agg.count())) == {"ts": 0}
 
 
+def test_first_rows_wait_for_one_column_and_keep_no_other() -> None:
+    p = Pipeline("p")
+    left, right = (source(p, name).watermark("ts") for name in "ab")
+    pairs = left.join(right, on="k", within=("-1 minute", "0 seconds"))
+    assert lags(pairs) == {"ts": 0, "ts_right": 0}
+    assert lags(pairs.key_by("k").first("f", time="ts_right")) == {"ts_right": 0}
+    of_windows = results(left)
+    assert of_windows.key_by("k").first("g", time="window_end").event_time == of_windows.event_time
+
+
 def test_a_union_is_as_late_as_the_latest() -> None:
     joined = EventTime({"a": 1, "b": 0}, "b").joined(EventTime({"a": 5, "c": 0}, "c"))
     assert joined == EventTime({"a": 5})

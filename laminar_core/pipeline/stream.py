@@ -297,10 +297,10 @@ class Stream(Lookups):
         node = Node(self.schema, inputs, operator=operator, is_union=True)
         node.updates = self.updates.mixed()
         self._pipeline.add(node)
-        known = [s._event_time for s in (self, *others) if s._event_time is not None]  # noqa: SLF001
-        return Stream(
-            self._pipeline, node, event_time=reduce(EventTime.joined, known) if known else None
-        )
+        known = [s._event_time for s in (self, *others)]  # noqa: SLF001 - one of us
+        times = [event_time for event_time in known if event_time is not None]
+        of_all = reduce(EventTime.joined, times) if len(times) == len(known) else None
+        return Stream(self._pipeline, node, event_time=of_all)
 
     def connect(self, *others: "Stream | KeyedStream", operator: MultiInputSpec) -> "Stream":
         """Give this stream and ``others`` to an operator with several inputs, in this order.

@@ -83,7 +83,10 @@ def test_a_union_is_as_late_as_the_latest() -> None:
     assert joined == EventTime({"a": 5})
     p = Pipeline("p")
     timed, untimed = source(p, "a").watermark("ts"), source(p, "b")
-    assert lags(timed.union(untimed)) == lags(untimed.union(timed)) == {"ts": 0}
+    assert lags(timed.union(timed)) == {"ts": 0}
+    assert lags(timed.union(untimed)) is lags(untimed.union(timed)) is None
+    made = timed.key_by("k").process("made", lambda *_: (), schema=timed.schema)
+    assert lags(timed.union(made)) is None, "rows of a process function may be of any time"
     assert lags(timed.union(source(p, "c").watermark("paid_at"))) == {}
     assert untimed.union(source(p, "d")).event_time is None
 

@@ -121,7 +121,7 @@ def added_up(rows: pa.Table) -> pa.Table:
         DataError: a weight leaves 32 bits (ARITHMETIC_OVERFLOW).
     """
     at = rows.schema.names.index(WEIGHT)
-    keys = {str(n): _as_bits(column) for n, column in enumerate(rows.columns) if n != at}
+    keys = {str(n): as_bits(column) for n, column in enumerate(rows.columns) if n != at}
     summed = group(keys, rows, [Reduction(WEIGHT, "sum", WEIGHT)])
     summed = summed.filter(pa.array(summed.columns[-1].to_numpy() != 0))
     *others, weights = summed.columns
@@ -149,8 +149,8 @@ def narrow_weights(weights: pa.ChunkedArray, to: pa.DataType) -> pa.ChunkedArray
         ) from error
 
 
-def _as_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return floats as integers of their width."""
+def as_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return floats as integers of their width, by which rows with weights are equal."""
     if not pa.types.is_floating(column.type):
         return column
     integers = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[column.type.bit_width]

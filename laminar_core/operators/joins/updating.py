@@ -49,7 +49,7 @@ from laminar_core.operators.weights import (
 from laminar_core.operators.windows import event_times_us, require_time_column
 from laminar_core.protocol.types import WATERMARK_END_US
 from laminar_core.state.expiry import EXPIRES
-from laminar_core.state.named_tables import TABLES, added_up, described, narrow_weights
+from laminar_core.state.named_tables import TABLES, added_up, as_bits, described, narrow_weights
 from laminar_core.state.rows_layout import RowsLayout
 from laminar_core.state.runs import blocks
 from laminar_core.state.window_layout import TIME_TYPE
@@ -267,7 +267,8 @@ class UpdatingJoiner(JoinSubtask):
             return there
         names = [name for name in mine.table.column_names if name != WEIGHT]
         both = pa.concat_tables([known.table.select(names), mine.table.select(names)])
-        same = Keys.of_rows(as_batch(both), names, _zeros(both)).of_row
+        bits = pa.table({name: as_bits(both.column(name)) for name in names})
+        same = Keys.of_rows(as_batch(bits), names, _zeros(bits)).of_row
         before, now = same[: len(known.numbers)], same[len(known.numbers) :]
         partners = np.zeros(int(same.max()) + 1, np.int64)
         is_known = np.zeros(len(partners), np.bool_)

@@ -253,6 +253,18 @@ def test_a_row_that_has_met_one_is_never_alone_again_because_that_one_expired() 
     assert (subtask.expired_row_count, subtask.held_row_count) == (5, 0)
 
 
+def test_a_row_has_the_partners_of_equal_rows_only_down_to_the_sign_of_zero() -> None:
+    subtask = opened(join("left", 10))
+    values = {"id": [1], "k": ["a"], "t": pa.array([5], pa.timestamp("us"))}
+    zero, negative = (
+        pa.record_batch({**values, "v": [value]}).cast(LEFT_SCHEMA) for value in (0.0, -0.0)
+    )
+    assert not emitted(*subtask.process_input(1, batch(1, [("a", 0, 7)])))
+    assert emitted(*subtask.process_input(0, zero)) == [(1, 7, 1)]
+    list(subtask.on_watermark(12))
+    assert emitted(*subtask.process_input(0, negative)) == [(1, None, 1)]
+
+
 def test_counts_of_rows_that_have_expired_are_continued() -> None:
     subtask = opened(join("inner", 10))
     list(subtask.process_input(0, batch(0, [("a", 1, 1)])))

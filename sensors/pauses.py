@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import dagster as dg
 
 from laminar_core.resources.locked_database import until_unlocked
-from laminar_core.sensors.cursor import Cursor
+from laminar_core.sensors.cursor import ClockMs, Cursor
 
 Pausable = Literal[
     "checkpoint_reporter",
@@ -31,7 +31,7 @@ class Pause(Cursor):
     """A pause of one stream; ``until_ms`` is None: it lasts until a user resumes it."""
 
     sensors: tuple[str, ...] = ()
-    until_ms: int | None = None
+    until_ms: ClockMs | None = None
     by: str = ""
     reason: str = ""
 

@@ -38,6 +38,7 @@ from laminar_core.orchestration.control.forms import (
 from laminar_core.orchestration.group import Group
 from laminar_core.records.actor import Actor
 from laminar_core.records.commands import ControlResult
+from laminar_core.records.limits import TIME_MS_MAX
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.job_control import TIMEOUT_MS, Done, JobControl
 from laminar_core.resources.names import (
@@ -208,7 +209,7 @@ def _unpin(acting: Acting, form: UnpinForm) -> None:
 def _pause(acting: Acting, form: PauseForm) -> None:
     until_ms = None
     if form.hold_for is not None:
-        until_ms = SystemClock().now_ms() + duration_ms(form.hold_for)
+        until_ms = min(SystemClock().now_ms() + duration_ms(form.hold_for), TIME_MS_MAX)
     sensors = tuple(sorted(set(form.sensors)))
     pause = Pause(sensors=sensors, until_ms=until_ms, by=acting.actor.name, reason=form.reason)
     record_pause(acting.context.instance, acting.stream, pause)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
+from laminar_core.records.limits import TIME_MS_MAX
 from laminar_core.sensors.pauses import Pause, read_pauses, record_pause
 
 NOW_MS = 1_700_000_000_000
@@ -37,3 +38,10 @@ def test_it_says_who_until_when_and_why() -> None:
     assert str(pause) == "paused by ann until somebody resumes it: a repair"
     timed = pause.model_copy(update={"until_ms": NOW_MS})
     assert str(timed) == "paused by ann until 2023-11-14 22:13 UTC: a repair"
+
+
+def test_one_until_a_time_that_no_calendar_shows_counts_as_unreadable() -> None:
+    pause = Pause(sensors=("recovery",), until_ms=TIME_MS_MAX, by="ann", reason="a repair")
+    assert str(pause) == "paused by ann until 9999-12-31 23:59 UTC: a repair"
+    later = pause.model_copy(update={"until_ms": TIME_MS_MAX + 1})
+    assert Pause.read(later.model_dump_json()) == Pause()

@@ -11,6 +11,7 @@ from laminar_core.orchestration.control.jobs import ACTS
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
 from laminar_core.records.commands import CancelJob, SetMode, StopJob, TakeCheckpoint, TakeSavepoint
+from laminar_core.records.limits import TIME_MS_MAX
 from laminar_core.resources import CheckpointStoreResource
 from laminar_core.resources.names import ACT_TAG, ACTOR_TAG
 from laminar_core.sensors.pauses import Pause, read_pauses
@@ -222,6 +223,11 @@ def test_a_pause_is_recorded_with_its_author_until_it_is_ended(stream) -> None:
     assert "a repair" in stream.observed("deployment").metadata["what"].value
     assert stream.run("resume", {}).success
     assert read_pauses(stream.instance, [STREAM])[STREAM] == Pause()
+
+
+def test_a_pause_that_is_longer_than_any_calendar_ends_with_the_calendar(stream) -> None:
+    assert stream.run("pause", {"hold_for": "3000000 days"}).success
+    assert read_pauses(stream.instance, [STREAM])[STREAM].until_ms == TIME_MS_MAX
 
 
 def test_a_sensor_that_cannot_be_paused_is_refused(stream) -> None:

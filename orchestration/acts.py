@@ -25,6 +25,8 @@ _MARGIN_S = 1800
 _STARTS = {"run", "start", "recover", "rollback", "rescale", "import_savepoint"}
 HOUSEKEEPING: tuple[StreamJob, ...] = ("retention", "drill", "audit", "orphans", "costs")
 _TEMPORARY_HOME = ".tmp_dagster_home_"
+_REASON_LENGTH_MAX = 10_000
+"""Characters of a reason on a command line, where Linux takes 131,071 bytes of an argument."""
 
 
 class ActForm(dg.Config):
@@ -114,6 +116,17 @@ def act_tags(spec: StreamSpec, name: StreamJob) -> dict[str, str]:
 def _runtime_s_max(spec: StreamSpec) -> int:
     """A run that starts a driver reads its checkpoint before, for as long as the start may take."""
     return max(_RUNTIME_S_MAX, 2 * spec.start_timeout_ms // 1000 + _MARGIN_S)
+
+
+def reason_words(reason: str) -> list[str]:
+    """Return a reason as an option of a command; it may hold the message of any error.
+
+    >>> reason_words("generation 3 failed: no column merchant")
+    ['--reason', 'generation 3 failed: no column merchant']
+    """
+    text = reason.replace("\0", "\ufffd")
+    is_long = len(text) > _REASON_LENGTH_MAX
+    return ["--reason", f"{text[: _REASON_LENGTH_MAX - 1]}…" if is_long else text]
 
 
 @contextmanager

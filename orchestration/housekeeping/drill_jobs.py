@@ -17,7 +17,7 @@ from laminar_core.driver.drill.drill import BATCHES_MAX
 from laminar_core.host.clock import Clock
 from laminar_core.host.private_folders import PrivateFolder, temporary_root
 from laminar_core.options import words_of
-from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.acts import ActForm, reason_words
 from laminar_core.orchestration.checkpoint_choices import AtRandom, Drilled, Numbered
 from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
@@ -116,7 +116,7 @@ def drill_command(spec: StreamSpec, store_uri: str, form: DrillForm, seed: int |
         *("--workers", str(form.workers or spec.workers), "--batches", str(form.batches)),
         *(() if form.scratch is None else ("--scratch", form.scratch)),
         *words_of(spec.spark),
-        *("--reason", form.reason, "--json"),
+        *(*reason_words(form.reason), "--json"),
     ]
 
 

@@ -16,7 +16,11 @@ from typing import Any
 import dagster as dg
 
 from laminar_core.errors import LaminarError
-from laminar_core.orchestration.acts import in_one_line, refuse_temporary_instance
+from laminar_core.orchestration.acts import (
+    in_one_line,
+    reason_words,
+    refuse_temporary_instance,
+)
 from laminar_core.orchestration.launching.standby import start_standby
 from laminar_core.orchestration.launching.supervised_run import Context, SupervisedRun, open_store
 from laminar_core.orchestration.spec import StreamSpec
@@ -118,7 +122,7 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and why
     store = open_store(checkpoints, spec.name)
     with in_one_line():
         store.claims.check_expected(Generation(expected_generation))
-    first = [*first, "--expect-generation", str(expected_generation), "--reason", reason]
+    first = [*first, "--expect-generation", str(expected_generation), *reason_words(reason)]
     if spec.launch == "supervised":
         run = SupervisedRun(context, spec, store)
         run.run(drivers.supervised, checkpoints.uri, words, first)

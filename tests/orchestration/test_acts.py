@@ -1,5 +1,7 @@
 """Every run that acts on a stream ends with one line, and is not tried a second time."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +16,7 @@ from laminar_core.orchestration.acts import (
     act_tags,
     form_schema,
     in_one_line,
+    reason_words,
     refuse_temporary_instance,
     valid_form,
 )
@@ -114,3 +117,9 @@ def test_a_run_that_dagster_would_forget_is_refused(tmp_path: Path) -> None:
         pytest.raises(dg.Failure, match="set DAGSTER_HOME"),
     ):
         refuse_temporary_instance(instance)
+
+
+@pytest.mark.parametrize("text", ["no column \0", "\U0001f600" * 200_000])
+def test_the_message_of_any_error_is_the_reason_of_a_process(text: str) -> None:
+    _, word = reason_words(text)
+    assert subprocess.run([sys.executable, "-c", "", word], check=True).returncode == 0

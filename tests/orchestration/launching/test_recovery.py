@@ -51,6 +51,13 @@ class TestRecovery:
         assert facts["lost_time_s"] > 0
         assert "rejected_checkpoints" not in facts
 
+    def test_the_message_of_any_error_may_be_the_reason(self, processes) -> None:
+        """Goal: a row in an error's message keeps no stream from coming back."""
+        processes.has_run(1)
+        assert processes.recovery(1, reason="generation 1 failed: \0" + "x" * 200_000).success
+        assert processes.living == [2]
+        assert processes.claim_of(2).reason.startswith("generation 1 failed: \ufffdxx")
+
     @pytest.mark.parametrize("name", ["recovery", "recover", "rollback", "rescale"])
     def test_it_may_not_begin_anew(self, stream, name) -> None:
         """Goal: a checkpoint that cannot be restored after all ends the start, not the state."""

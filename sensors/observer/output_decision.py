@@ -112,8 +112,8 @@ def passed_partitions(
     reach = min(last, begin + (PARTITIONS_MAX + 1) * partitions.length)
     keys = definition.get_partition_keys_in_time_window(dg.TimeWindow(begin, reach))
     found = tuple(keys[:PARTITIONS_MAX]) if begin < reach else ()
-    reported_end = definition.end_time_for_partition_key(found[-1]) if found else begin
-    return Passed(found, more=reported_end < complete)
+    end = definition.end_time_for_partition_key(found[-1]) if found else begin
+    return Passed(found, more=end.astimezone(UTC) < complete)
 
 
 def _not_reported(
@@ -122,17 +122,18 @@ def _not_reported(
     withdrawn: Withdrawn | None,
 ) -> datetime:
     """Return the beginning of the first partition to report."""
+    start = definition.start.astimezone(UTC)
     if reported is None or reported.partition is None:
-        return definition.start
+        return start
     try:
-        end = definition.end_time_for_partition_key(reported.partition)
+        end = definition.end_time_for_partition_key(reported.partition).astimezone(UTC)
     except ValueError:  # Of hours, and now there are days; or the other way round.
-        return definition.start
+        return start
     if withdrawn is None:
-        return max(end, definition.start)
+        return max(end, start)
     if withdrawn.watermark_us is None:
-        return definition.start
-    return min(end, max(_last_end(definition, _at(withdrawn.watermark_us)), definition.start))
+        return start
+    return min(end, max(_last_end(definition, _at(withdrawn.watermark_us)), start))
 
 
 def _complete(
@@ -145,15 +146,19 @@ def _complete(
     if not time.ended:
         return end
     following = definition.get_next_partition_window(end, respect_bounds=False)
-    return end if following is None else following.end
+    return end if following is None else following.end.astimezone(UTC)
 
 
 def _last_end(definition: dg.TimeWindowPartitionsDefinition, at: datetime) -> datetime:
-    """Return the newest end of a partition that is not after ``at``."""
-    if at <= definition.start:
-        return definition.start
-    before = definition.get_prev_partition_window(at, respect_bounds=False)
-    return definition.start if before is None else before.end
+    """Return the newest end of a partition that is not after ``at``.
+
+    In UTC, like all times here: in a zone, two hours are equal when its clocks are set back.
+    """
+    start = definition.start.astimezone(UTC)
+    if at <= start:
+        return start
+    key = definition.get_partition_key_for_timestamp(at.timestamp())
+    return definition.start_time_for_partition_key(key).astimezone(UTC)
 
 
 def _at(time_us: int) -> datetime:

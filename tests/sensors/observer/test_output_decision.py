@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -107,6 +108,22 @@ def test_hours_and_days_of_a_zone_follow_its_clocks() -> None:
     assert passed(visible("2026-03-29T22:00"), partitions=days) == Passed(("2026-03-29",))
 
 
+@pytest.mark.parametrize(
+    ("zone", "hours"),
+    [
+        ("Europe/Berlin", ("2026-10-25-01:00", "2026-10-25-02:00", "2026-10-25-02:00+0100")),
+        ("Atlantic/Azores", ("2026-10-24-23:00", "2026-10-25-00:00", "2026-10-25-00:00-0100")),
+    ],
+)
+def test_an_hour_that_comes_twice_is_two_partitions(zone: str, hours: tuple[str, ...]) -> None:
+    partitions = OutputPartitions(every="hour", start="2026-03-28", timezone=zone)
+    definition = partitions.definition
+    for before, hour in pairwise(hours):
+        end = definition.end_time_for_partition_key(hour).astimezone(UTC).replace(tzinfo=None)
+        assert passed(visible(str(end)), before, partitions=partitions) == Passed((hour,))
+        assert passed(visible(str(end)), hour, partitions=partitions) == Passed()
+
+
 def replace_every(partitions: OutputPartitions, every: str) -> OutputPartitions:
     return OutputPartitions.model_validate({**partitions.model_dump(), "every": every})
 
@@ -171,10 +188,13 @@ class Stream:
     line: list[tuple[int, int, int]] = field(default_factory=list)
     """Checkpoint, its generation and its event time: the timeline."""
     highest: int = 0
-    at_us: int = us("2026-03-28T00:00")
+    at_us: int = field(init=False)
     reported: list[ReportedOutput] = field(default_factory=list)
     there: set[str] = field(default_factory=set)
     """Partitions that are reported and not withdrawn since."""
+
+    def __post_init__(self) -> None:
+        self.at_us = us(str(self.partitions.start))
 
     def go_on(self, minutes: int) -> None:
         self.highest += 1
@@ -183,7 +203,8 @@ class Stream:
 
     def fall_back(self, checkpoints: int) -> None:
         self.line = self.line[: max(len(self.line) - checkpoints, 0)]
-        kept, _, self.at_us = self.line[-1] if self.line else (None, 0, us("2026-03-28T00:00"))
+        nothing = (None, 0, us(str(self.partitions.start)))
+        kept, _, self.at_us = self.line[-1] if self.line else nothing
         self.generation += 1
         self.bases.append(base(self.generation, kept))
         # What was reported late is withdrawn with the checkpoint that it was reported of.
@@ -241,14 +262,17 @@ STEPS = st.one_of(
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("start", ["2026-03-28", "2026-10-24"])
 @given(steps=st.lists(STEPS, max_size=20))
-def test_each_hour_is_reported_once_while_it_is_there_whatever_happens(zone: str, steps) -> None:
+def test_each_hour_is_reported_once_while_it_is_there_whatever_happens(
+    zone: str, start: str, steps
+) -> None:
     """Goal: restarts, rewinds, ticks that die or are repeated, late sensors and long gaps.
 
     Method: the sensor remembers nothing but what it has reported. At the end it ticks until
     everything is reported; then the hours that are complete are the ones that are there.
     """
-    stream = Stream(OutputPartitions(every="hour", start="2026-03-28", timezone=zone))
+    stream = Stream(OutputPartitions(every="hour", start=start, timezone=zone))
     for step, number in steps:
         if step == "go on":
             stream.go_on(number)

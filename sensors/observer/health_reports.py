@@ -125,6 +125,8 @@ def _look_at_driver(
         # The first one may have been written long ago.
         seen_ms = min(now_ms, beat.at_ms) if watch.beat == -1 else now_ms
         watch = watch.model_copy(update={"beat": beat.sequence, "beat_ms": seen_ms})
+    elif watch.beat_ms > now_ms:  # The clock was set back.
+        watch = watch.model_copy(update={"beat_ms": now_ms})
     has_beaten = watch.beat != -1
     state = "beating" if has_beaten else "starting"
     if is_silent(now_ms - watch.beat_ms, policy, has_beaten=has_beaten):

@@ -142,7 +142,7 @@ def _next_generation(
         update={
             "base_id": before.base_id,
             "in_vain": before.in_vain + generation - before.generation,
-            "in_vain_since_ms": before.in_vain_since_ms,
+            "in_vain_since_ms": min(before.in_vain_since_ms, now_ms),
         }
     )
 

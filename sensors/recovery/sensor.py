@@ -197,7 +197,8 @@ class _Tick:
         watched: Watched,
     ) -> dg.SensorResult:
         now_ms = self._clock.now_ms()
-        since_ms = now_ms if cursor.unanswered_since_ms is None else cursor.unanswered_since_ms
+        before_ms = cursor.unanswered_since_ms
+        since_ms = now_ms if before_ms is None else min(before_ms, now_ms)
         incidents = store_down(problem, now_ms - since_ms, self._policy)
         alerted = self._alert(context, incidents, cursor) if incidents else cursor.told
         watched = watched.model_copy(update={"unanswered": True})

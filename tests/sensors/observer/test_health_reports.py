@@ -56,6 +56,12 @@ class TestRunning:
         assert evaluated(daemon, "running") == [GREEN, RED]
         assert "laminar_recover" in daemon.states()[-1]
 
+    def test_a_clock_that_steps_back_hides_no_death(self, job, daemon) -> None:
+        daemon.ticks()
+        job.clock._now_ms -= 3_600_000
+        look(job, daemon)
+        assert look(job, daemon, waits_ms=DEAD_MS).startswith("running: dead: generation 1")
+
     def test_a_recovery_turns_it_green_again(self, job, daemon) -> None:
         job.complete()
         daemon.ticks()

@@ -50,15 +50,16 @@ def verify_audit(chore: Chore, form: AuditForm) -> None:
     """Verify the log, report it on ``[stream, audit]``, and judge it.
 
     Raises:
-        dagster.Failure: it is not as it was written.
+        dagster.Failure: it is not as it was written, or there is no record up to which to accept.
         StorageUnavailable: the store did not answer.
     """
     log, key = chore.audit, find_key()
     memory = recall(chore.context.instance, chore.spec.name)
-    if form.accept_up_to > memory.accepted:
-        _accept(chore, log, form, memory)
-        memory = memory.accepting(form.accept_up_to)
     report = verify_with(memory, log, key)
+    if form.accept_up_to > memory.accepted:
+        _accept(chore, log, form, memory, report)
+        memory = memory.accepting(form.accept_up_to)
+        report = verify_with(memory, log, key)
     remembered = memory.after(report)
     chore.materialize("audit", audit_metadata(report, remembered, is_signed=key is not None))
     verdict = judge_audit_chain(report)
@@ -90,7 +91,18 @@ def _rows(report: AuditReport) -> Sequence[Row]:
     ]
 
 
-def _accept(chore: Chore, log: AuditLog, form: AuditForm, memory: AuditMemory) -> None:
+def _accept(
+    chore: Chore, log: AuditLog, form: AuditForm, memory: AuditMemory, report: AuditReport
+) -> None:
+    """Write the acceptance down; nobody has investigated records that are still to come."""
+    found = (finding.number or 0 for finding in report.findings)
+    newest = max(report.newest.number, memory.newest.number, *found)
+    if form.accept_up_to > newest:
+        raise dg.Failure(
+            f"accept_up_to: there is no record {form.accept_up_to}: the newest that is known is "
+            f"{newest}",
+            allow_retries=False,
+        )
     log.append(
         action="audit-accept",
         actor=chore.actor.because(form.reason),

@@ -14,6 +14,9 @@ from laminar_core.resources.names import asset_key
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.records import bytes_in
 
+_REPORTS_SEARCHED = 20
+"""Newest events that are searched for one of Laminar: anybody may report a materialisation."""
+
 
 @dataclass(frozen=True, slots=True)
 class AuditMemory:
@@ -75,17 +78,20 @@ def verify_with(memory: AuditMemory, log: AuditLog, key: bytes | None) -> AuditR
 
 def recall(instance: dg.DagsterInstance, stream: str) -> AuditMemory:
     """Return the memory of the last verification; empty if there was none."""
-    records = instance.fetch_materializations(asset_key(stream, "audit"), limit=1).records
-    event = records[0].asset_materialization if records else None
-    if event is None:
-        return AuditMemory()
+    key = asset_key(stream, "audit")
+    records = instance.fetch_materializations(key, limit=_REPORTS_SEARCHED).records
+    events = (record.asset_materialization for record in records)
+    memories = (_memory_in(event) for event in events if event is not None)
+    return next((memory for memory in memories if memory is not None), AuditMemory())
+
+
+def _memory_in(event: dg.AssetMaterialization) -> AuditMemory | None:
     told = {name: value.value for name, value in event.metadata.items()}
     number, sha256 = told.get("newest_record"), told.get("newest_sha256")
     accepted = told.get("accepted_up_to")
-    newest = START
-    if isinstance(number, int) and isinstance(sha256, str) and sha256:
-        newest = Link(number, sha256)
+    if not isinstance(number, int) or not isinstance(sha256, str):
+        return None
     return AuditMemory(
-        newest=newest,
+        newest=Link(number, sha256) if sha256 else START,
         accepted=accepted if isinstance(accepted, int) else 0,
     )

@@ -9,7 +9,7 @@ import pytest
 from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.audit_jobs import build_audit_job
 from laminar_core.records.actor import Actor
-from laminar_core.resources.names import check_key
+from laminar_core.resources.names import asset_key, check_key
 from laminar_core.store.audit_key import KEY_VARIABLE
 from laminar_core.store.audit_log import AuditLog
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
@@ -136,3 +136,20 @@ def test_a_job_without_a_log_passes_and_one_that_is_not_there_fails(tmp_path) ->
         bench.job.start()
         assert verify(bench).success
         assert bench.materialised("audit")[0]["records"] == 0
+
+
+def test_what_is_still_to_come_cannot_be_accepted(bench) -> None:
+    said = bench.failure(verify(bench, accept_up_to=4))
+    assert said == "accept_up_to: there is no record 4: the newest that is known is 3"
+    act(bench, 1)
+    assert verify(bench).success
+    damage(bench.store, bench.store.paths.audit_record(4), "rotten")
+    assert "record 4" in bench.failure(verify(bench))
+
+
+def test_an_event_that_a_user_reports_does_not_replace_the_memory(bench) -> None:
+    assert verify(bench).success
+    event = dg.AssetMaterialization(asset_key(JOB, "audit"), metadata={"newest_record": "mine"})
+    bench.instance.report_runless_asset_event(event)
+    write_anew(bench, 3, "another history")
+    assert "written anew" in bench.failure(verify(bench))

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from laminar_core.errors import LaminarError
 from laminar_core.host.clock import Clock, SystemClock
-from laminar_core.orchestration.acts import ActForm, CheckpointNumber
+from laminar_core.orchestration.acts import ActForm, CheckpointNumber, in_one_line
 from laminar_core.orchestration.group import Group
 from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
 from laminar_core.orchestration.housekeeping.schedules import schedules_of
@@ -280,8 +280,9 @@ def _integrity_check(spec: StreamSpec) -> dg.AssetChecksDefinition:
         def manifest_integrity(
             context: dg.AssetCheckExecutionContext, laminar_checkpoints: CheckpointStoreResource
         ) -> dg.AssetCheckResult:
-            checkpoint_id = checkpoint_of(context.partition_key)
-            return check_integrity(laminar_checkpoints.open(spec.name), checkpoint_id)
+            with in_one_line():
+                checkpoint_id = checkpoint_of(context.partition_key)
+                return check_integrity(laminar_checkpoints.open(spec.name), checkpoint_id)
 
     return manifest_integrity
 

@@ -8,7 +8,9 @@ from typing import Literal
 
 import dagster as dg
 
+from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.paths import number_in
 
 STREAM_TAG = "laminar/stream"
 """Tag of a run that supervises a stream.
@@ -208,5 +210,15 @@ def partition_of(checkpoint_id: int) -> str:
 
 
 def checkpoint_of(partition: str) -> CheckpointId:
-    """Return the checkpoint of a partition key."""
-    return CheckpointId(int(partition))
+    """Return the checkpoint of a partition key.
+
+    Raises:
+        ConfigurationError: it is the key of none; users can add such partitions in Dagster.
+    """
+    number = number_in(f"{partition}/")  # As the folder in the store.
+    if number is None:
+        raise ConfigurationError(
+            ErrorCode.NO_SUCH_CHECKPOINT,
+            f"partition {partition!r} is no checkpoint: choose one such as {partition_of(42)}",
+        )
+    return CheckpointId(number)

@@ -14,11 +14,11 @@ import dagster as dg
 from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import ErrorCode, LaminarError
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.paths import checkpoints_in
 from laminar_core.resources.locked_database import until_unlocked
 from laminar_core.resources.names import (
     StreamCheck,
     checkpoint_key,
-    checkpoint_of,
     checkpoint_partitions,
     partition_of,
 )
@@ -108,8 +108,9 @@ def _newest_reported(
 ) -> StoredCheckpoint | None:
     """Numbers rise, so there is nothing new below the newest known, if it is still the same one."""
     key = checkpoint_key(store.job)
-    newest = max(instance.get_materialized_partitions(key), default=None)
-    stored = None if newest is None else read_stored(store, checkpoint_of(newest))
+    folders = (f"{partition}/" for partition in instance.get_materialized_partitions(key))
+    newest = max(checkpoints_in(folders), default=None)
+    stored = None if newest is None else read_stored(store, newest)
     if isinstance(stored, StoredCheckpoint) and is_reported(instance, key, stored.sha256):
         return stored
     return None

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.resources.names import checkpoint_key, checkpoint_partitions
+from laminar_core.resources.names import check_key, checkpoint_key, checkpoint_partitions
 from laminar_core.store.owner import is_running
 from laminar_core.store.pins import Pins
 from tests.orchestration.started import STREAM, StartedStream, line_of
@@ -104,6 +104,27 @@ class TestRecovery:
         assert line_of(stream.recovery(3)).endswith("cannot be restored: it never completed")
         assert verdicts(stream) == []
         assert stream.living == []
+
+    @pytest.mark.parametrize("is_check", [True, False])
+    def test_a_partition_that_a_user_added_is_refused_in_one_line(self, stream, is_check) -> None:
+        stream.has_run(1)
+        stream.instance.add_dynamic_partitions(str(checkpoint_partitions(STREAM).name), ["best"])
+        config = {f"{STREAM}__recovery": {"config": {"reason": "by hand"}}}
+        what = dg.AssetSelection.assets([STREAM, "recovery"]).without_checks()
+        if is_check:
+            what |= dg.AssetSelection.checks(check_key(STREAM, "manifest_integrity"))
+        job = dg.Definitions(jobs=[dg.define_asset_job("one", what)])
+        result = (
+            dg.Definitions.merge(stream.definitions(), job)
+            .resolve_job_def("one")
+            .execute_in_process(
+                {"ops": config},
+                instance=stream.instance,
+                partition_key="best",
+                raise_on_error=False,
+            )
+        )
+        assert line_of(result).startswith("partition 'best' is no checkpoint")
 
     def test_without_the_check_the_asset_itself_refuses(self, stream) -> None:
         """Goal: `dagster asset materialize --select payments/recovery` skips the check."""

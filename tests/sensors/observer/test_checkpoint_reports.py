@@ -52,6 +52,12 @@ def test_a_checkpoint_is_reported_once(instance, store) -> None:
     assert [m.partition for m in materializations(instance)] == list(map(partition_of, (1, 2, 3)))
 
 
+def test_an_event_of_a_partition_that_a_user_added_is_in_nobodys_way(instance, store) -> None:
+    instance.report_runless_asset_event(dg.AssetMaterialization(KEY, partition="the good one"))
+    complete(store, 1, 1)
+    assert report(instance, store) == [1]
+
+
 def test_an_empty_store_has_nothing_to_report(instance) -> None:
     assert report(instance, open_job()) == []
 

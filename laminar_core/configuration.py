@@ -107,12 +107,18 @@ def _ports(value: str | None) -> str | None:
 
 
 def _settings_of_spark(value: object) -> object:
-    """Accept numbers and booleans of TOML."""
+    """Accept numbers and booleans of TOML; an error names no value, which may be a secret."""
     if not isinstance(value, dict):
         return value
+    given = cast("dict[str, object]", value)
+    if wrong := [n for n, each in given.items() if not isinstance(each, str | int | float)]:
+        raise ValueError(
+            f"{wrong[0]} must be a text, a number, true or false: put a name with dots in quotes, "
+            'as in "spark.executor.memory"'
+        )
     return {
         name: str(each).lower() if isinstance(each, bool) else str(each)
-        for name, each in cast("dict[str, object]", value).items()
+        for name, each in given.items()
     }
 
 

@@ -19,7 +19,10 @@ from laminar_core.cli.options import (
 from laminar_core.cli.views import print_table
 from laminar_core.options import Setting
 
-SECRET = re.compile(r"secret|token|password|credential|access\.?key", re.IGNORECASE)
+SECRET = re.compile(
+    r"secret|token|passw|passphrase|credential|(?:access|account|api|private)[._-]?key|\bsas\b",
+    re.IGNORECASE,
+)
 """Names of Spark's settings whose values are not printed."""
 
 

@@ -11,7 +11,7 @@ pydantic's own types do not fit: its ``ByteSize`` reads ``1,5GiB`` as one byte a
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated
@@ -67,6 +67,7 @@ _BARE = re.compile(rf"\s*-?{_NUMBER}\s*")
 _ISO = re.compile(r"P(?=.)([0-9WD.]*)(?:T([0-9HMS.]+))?")
 _SHARE = re.compile(rf"\s*{_NUMBER}\s*%\s*")
 _DIGITS_MAX = 30
+_START = datetime(1970, 1, 1, tzinfo=UTC)
 _WHOLE_PERCENT = 100
 
 
@@ -169,10 +170,22 @@ def share(text: str) -> Fraction:
 
 
 def instant_ms(text: str) -> int:
-    """Return the milliseconds since 1970 of an ISO 8601 time with a zone.
+    """Return the whole milliseconds since 1970 of an ISO 8601 time with a zone.
 
     >>> instant_ms("1970-01-01T01:00:00+01:00")
     0
+
+    Raises:
+        ConfigurationError: as ``instant_us``.
+    """
+    return instant_us(text) // 1000
+
+
+def instant_us(text: str) -> int:
+    """Return the microseconds since 1970 of an ISO 8601 time with a zone.
+
+    >>> instant_us("1969-12-31T23:59:59.999999Z")
+    -1
 
     Raises:
         ConfigurationError: it is none, or says no zone (INVALID_OPTION).
@@ -185,7 +198,7 @@ def instant_ms(text: str) -> int:
         raise _invalid(
             f"{text!r} is not a time: write it in ISO 8601 with a zone, as in 2026-03-01T12:00:00Z"
         )
-    return int(instant.timestamp() * 1000)
+    return (instant - _START) // timedelta(microseconds=1)
 
 
 def accepted_by(check: Callable[[str], object]) -> AfterValidator:

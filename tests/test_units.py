@@ -1,6 +1,6 @@
 """Durations and sizes: every way to write one, and one line for what is none."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
@@ -14,6 +14,8 @@ from laminar_core.units import (
     duration_ms,
     duration_text,
     duration_us,
+    instant_ms,
+    instant_us,
     share,
     signed_duration_us,
     size_bytes,
@@ -190,3 +192,20 @@ def test_what_is_no_share_is_refused_with_an_example(text: str) -> None:
 def test_a_duration_is_written_as_it_is_read(milliseconds: int, text: str) -> None:
     assert duration_text(milliseconds) == text
     assert duration_us(text) == milliseconds * 1_000
+
+
+@pytest.mark.parametrize(
+    "microseconds",
+    [
+        1_772_366_400_000_001,
+        139_238_802_194_016_000,
+        -34_663_905_266_478_000,
+        -1,
+        -62_135_596_800_000_000,
+    ],
+)
+def test_an_instant_of_any_year_is_exact(microseconds: int) -> None:
+    """Seconds as a float have no place for the last digits of a time far from 1970."""
+    text = str(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds))
+    assert instant_us(text) == microseconds
+    assert instant_ms(text) == microseconds // 1000

@@ -26,7 +26,7 @@ from laminar_core.store.attribution import actor_of_environment
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.savepoints import require_free
-from laminar_core.units import instant_ms
+from laminar_core.units import instant_us
 
 
 @click.command(
@@ -90,7 +90,7 @@ def create(  # noqa: PLR0913 - one parameter per option
     plan.check()
     writer = SavepointWriter(plan, name, None if base is None else absolute_uri(base))
     if event_time is not None:
-        writer.event_time(instant_ms(event_time) * 1000)
+        writer.event_time(instant_us(event_time))
     row_count = 0
     for what, rows in _files(states):
         operator_id, _, table = what.partition(".")

@@ -112,3 +112,9 @@ def test_event_time_is_given_with_a_zone_and_is_audited(cli, program, rows, tmp_
     answer = created(cli, program, rows, "--event-time", "yesterday")
     assert answer.code == 2
     assert "yesterday" in answer.err
+
+
+def test_event_time_is_kept_to_the_microsecond(cli, program, rows, tmp_path):
+    assert created(cli, program, rows, "--event-time", "1970-01-01T00:00:01.234567Z").code == 0
+    cut = read_savepoint(LocalObjectStore(tmp_path / "s")).record.cut()
+    assert {entry.watermark_us for entry in cut.alignment} == {1_234_567}

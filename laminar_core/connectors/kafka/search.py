@@ -1,7 +1,7 @@
 """Finds partitions, and checks that the rest of known ones is still there. Runs in the driver."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -22,6 +22,8 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import JsonObject
 
 Until = Literal["latest"]
+
+_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 SEARCH_INTERVAL_MS = 10_000
 """Interval between two searches for new partitions.
@@ -122,4 +124,4 @@ def _places(rows: Iterable[Mapping[str, Any]], facts: Mapping[str, TopicFacts]) 
 
 
 def _milliseconds(time: datetime) -> int:
-    return int(time.astimezone(UTC).timestamp() * 1000)
+    return (time.astimezone(UTC) - _START) // timedelta(milliseconds=1)

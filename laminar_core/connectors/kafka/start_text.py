@@ -1,11 +1,13 @@
 """The place where a Kafka source begins, as people write it on a command line."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from laminar_core.connectors.kafka.partitions import Start
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.units import instant_ms
+from laminar_core.units import instant_us
+
+_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def start_of(text: str) -> Start:
@@ -23,7 +25,7 @@ def start_of(text: str) -> Start:
         return "latest"
     try:
         if not text.startswith("{"):
-            return datetime.fromtimestamp(instant_ms(text) / 1000, UTC)
+            return _START + timedelta(microseconds=instant_us(text))
         return {str(split): int(offset) for split, offset in json.loads(text).items()}
     except (ConfigurationError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
         raise ConfigurationError(

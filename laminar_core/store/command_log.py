@@ -128,7 +128,11 @@ class ControlLog:
         except CorruptCheckpointError as error:
             problems.append(f"it cannot be read: {error}")
         try:
-            begun, result = self.begun(number), self.result(number)
+            begun = self.begun(number)
+        except CorruptCheckpointError as error:
+            problems.append(str(error))
+        try:
+            result = self.result(number)
         except CorruptCheckpointError as error:
             problems.append(str(error))
         if command is not None and command.job != self.paths.job:

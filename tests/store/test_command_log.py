@@ -109,3 +109,16 @@ def test_a_damaged_command_and_one_for_another_job_are_listed_with_the_problem()
     problems = [entry.problem or "" for entry in log.entries()]
     assert problems[0] == "it is for job refunds"
     assert problems[1].startswith("it cannot be read: memory://")
+
+
+@pytest.mark.parametrize("lost", [PATHS.control_begun(1), PATHS.control_result(1)])
+def test_one_damaged_record_of_a_command_does_not_hide_the_other(lost: str):
+    log = ControlLog(MemoryObjectStore(), PATHS)
+    log.append(command(1))
+    log.begin(1, ControlBegun(generation=1, begun_at_ms=1))
+    log.answer(1, result())
+    log.objects.put(lost, b"{")
+    (entry,) = log.entries()
+    assert (entry.begun is None) is (lost == PATHS.control_begun(1))
+    assert (entry.result is None) is (lost == PATHS.control_result(1))
+    assert lost in (entry.problem or "")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from laminar_core.cli.groups import examples
@@ -64,9 +65,12 @@ def command_options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @command_options
 @click.argument("job_name", metavar="[JOB]", required=False)
-def checkpoint(*, job_name: str | None, job: str | None, store: str, **how: object) -> None:
+@click.pass_context
+def checkpoint(
+    context: click.Context, *, job_name: str | None, job: str | None, store: str, **how: object
+) -> None:
     """Take a checkpoint of a running job now."""
-    if job_name is not None and job is not None:
+    if job_name is not None and context.get_parameter_source("job") is ParameterSource.COMMANDLINE:
         raise click.UsageError("give the job once")
     ask(store, job_name or job, TakeCheckpoint(), **how)
 

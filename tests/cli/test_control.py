@@ -75,6 +75,13 @@ def test_the_job_can_stand_behind_the_command_once(laminar, asked):
     assert laminar("checkpoint", "refunds").err.endswith("has no job refunds; its jobs: payments\n")
 
 
+def test_a_job_behind_the_command_wins_over_the_environment(laminar, asked, monkeypatch):
+    asked.will_answer(checkpoint_id=12)
+    monkeypatch.setenv("LAMINAR_JOB", "refunds")
+    assert laminar("checkpoint", JOB).code == 0
+    assert laminar("checkpoint").err.endswith("has no job refunds; its jobs: payments\n")
+
+
 def test_without_waiting_the_command_is_only_left(laminar):
     answer = laminar("checkpoint", "--no-wait", "--json")
     assert json.loads(answer.out) == {"number": 1}

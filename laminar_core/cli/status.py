@@ -76,6 +76,8 @@ def status(
         answer = _probed(store, job, probe, silence_ms)
         say(json.dumps(asdict(answer)) if as_json else answer.message)
         sys.exit(answer.exit_code)
+    if silence is not None:
+        raise click.UsageError("--silence needs --probe: the state of a job is shown at any age")
     found = read_status(open_job(store, job), SystemClock().now_ms())
     if as_json:
         click.echo(json.dumps(status_as_json(found), indent=1))

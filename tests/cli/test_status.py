@@ -217,6 +217,12 @@ def test_the_exit_code_of_a_probe_is_its_answer(cli, job) -> None:
     assert probe(cli, job, "live", "--silence", "1 minute").code == 1
 
 
+def test_an_age_of_the_heartbeat_without_a_probe_is_refused(cli, job) -> None:
+    answer = cli("status", "--store", job.store.objects.uri, "--silence", "1 minute")
+    assert (answer.code, answer.out) == (2, "")
+    assert "--silence needs --probe" in answer.err
+
+
 def test_nobody_is_killed_because_the_store_does_not_answer(cli, job, monkeypatch) -> None:
     never_set = threading.Event()
     monkeypatch.setattr("laminar_core.cli.status.STORE_ANSWER_MAX_S", 0.01)

@@ -230,10 +230,9 @@ class KafkaSource(Source):
                 "instead",
             )
         names = splits.column("split").to_pylist()
-        offsets = splits.column("offset").to_pylist()
-        offsets[names.index(gap.split)] = gap.available[0]
-        at = splits.schema.get_field_index("offset")
-        return splits.set_column(at, "offset", pa.array(offsets, pa.string()))
+        rows = splits.to_pylist()
+        rows[names.index(gap.split)] |= {"offset": gap.available[0], "row": 0}
+        return pa.Table.from_pylist(rows, splits.schema)
 
     def open(self, splits: pa.Table) -> "KafkaReader":
         """Start reading at the offsets in ``splits``; called in a worker."""

@@ -11,9 +11,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from laminar_core.connectors.base import Gap
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.kafka import KafkaConnection, KafkaSource
+from laminar_core.connectors.kafka.partitions import SPLITS_SCHEMA
 from laminar_core.errors import ConfigurationError
+from laminar_core.state.splits import split_table
 from tests.connectors.kafka.writing import NUMBERS
 
 ROOT = Path(__file__).parents[3]
@@ -57,6 +60,22 @@ def test_the_description_decides_whether_a_position_fits() -> None:
     ]
     assert all(other.describe() != one.describe() for other in others)
     json.dumps(one.describe())
+
+
+def test_a_gap_within_a_message_goes_on_at_the_first_row_that_is_there() -> None:
+    """The position may lie within a message of Arrow; the message that is there is another one."""
+    rows = [
+        {"split_id": n, "split": f"t/{n}", "offset": "7", "topic": "t", "topic_id": "id",
+         "partition": n, "row": 5}
+        for n in range(2)
+    ]  # fmt: skip
+    gap = Gap("t/1", "7", ("20", "30"), 13, "retention")
+    source = KafkaSource("b:1", "t", NUMBERS, format="arrow")
+    mended = source.mend(split_table(rows, SPLITS_SCHEMA), gap, "earliest")
+    assert mended.select(["offset", "row"]).to_pylist() == [
+        {"offset": "7", "row": 5},
+        {"offset": "20", "row": 0},
+    ]
 
 
 def test_no_secret_is_in_the_description_or_in_what_the_workers_get(monkeypatch) -> None:

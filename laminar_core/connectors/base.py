@@ -245,6 +245,18 @@ class Forgetting(Protocol):
         ...
 
 
+@runtime_checkable
+class LeavesOut(Protocol):
+    """A source whose discovery has to know what is not read on; others lack this method."""
+
+    def leave_out(self, state: JsonObject, gaps: Sequence[Gap]) -> JsonObject:
+        """Return the state with which the discovery continues behind accepted gaps.
+
+        ``state``: as the checkpoint has it. Called in the driver, after ``Source.mend``.
+        """
+        ...
+
+
 class Source(Protocol):
     """A replayable input. A *split* is what one subtask reads alone; a table row describes it."""
 

@@ -4,7 +4,7 @@ Pure: facts about the topics in, a table of splits or gaps out. A position is th
 and the offset of the next message; offsets have gaps, so they are compared and never counted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -33,6 +33,9 @@ rows of the message at the offset that were returned already; messages of Arrow 
 ``leader_epoch``: of the last message, null if unknown; with it the client notices that a broker
 lost messages. ``end_offset``: a bounded source stops before it; null if the source has no end.
 """
+
+_LEFT_OUT = "left_out"
+"""Topics whose splits a person has given up, because they are not those that were read."""
 
 Start = Literal["earliest", "latest"] | datetime | Mapping[str, int]
 
@@ -87,6 +90,8 @@ def split_name(topic: str, partition: int) -> str:
 def new_places(topics: Mapping[str, TopicFacts], state: JsonObject) -> list[Place]:
     """Return the partitions that were not found before, in the order of their names.
 
+    Topics that are left out have none.
+
     Raises:
         IncompatibleStateError: a topic is gone, or was deleted and created again (SOURCE_CHANGED).
     """
@@ -103,6 +108,7 @@ def new_places(topics: Mapping[str, TopicFacts], state: JsonObject) -> list[Plac
     return [
         (name, partition)
         for name, facts in sorted(topics.items())
+        if name not in _left_out(state)
         for partition in facts.partitions
         if partition not in known.get(name, ("", frozenset()))[1]
     ]
@@ -142,8 +148,13 @@ def found(
     listed: dict[str, JsonValue] = {}
     for name, (topic_id, partitions) in sorted(known.items()):
         listed[name] = {"topic_id": topic_id, "partitions": [*sorted(partitions)]}
-    after: JsonObject = {"next_split_id": first_id + len(rows), "topics": listed}
+    after: JsonObject = {**state, "next_split_id": first_id + len(rows), "topics": listed}
     return Found(split_table(rows, SPLITS_SCHEMA), after, complete=bool(ends))
+
+
+def without_topics(state: JsonObject, names: Iterable[str]) -> JsonObject:
+    """Return a state for which it does not matter what has become of these topics."""
+    return {**state, _LEFT_OUT: [*sorted({*_left_out(state), *names})]}
 
 
 def offsets_asked_for(start: Mapping[str, int], bounds: Mapping[Place, Bounds]) -> dict[Place, int]:
@@ -214,8 +225,15 @@ def _lost(
 def _known(state: JsonObject) -> dict[str, tuple[str, frozenset[int]]]:
     topics: Any = state.get("topics", {})
     return {
-        name: (topic["topic_id"], frozenset(topic["partitions"])) for name, topic in topics.items()
+        name: (topic["topic_id"], frozenset(topic["partitions"]))
+        for name, topic in topics.items()
+        if name not in _left_out(state)
     }
+
+
+def _left_out(state: JsonObject) -> list[str]:
+    names: Any = state.get(_LEFT_OUT, [])
+    return names
 
 
 def _next_id(state: JsonObject) -> int:

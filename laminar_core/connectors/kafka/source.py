@@ -15,7 +15,7 @@ from laminar_core.connectors.formats.messages import Decoder, InputFormat
 from laminar_core.connectors.formats.raw import RawFormat
 from laminar_core.connectors.kafka.connection import KafkaConnection
 from laminar_core.connectors.kafka.metadata import Metadata, with_metadata
-from laminar_core.connectors.kafka.partitions import Loss, Start
+from laminar_core.connectors.kafka.partitions import Loss, Start, without_topics
 from laminar_core.connectors.kafka.start_text import start_of
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.host.clock import SystemClock
@@ -233,6 +233,11 @@ class KafkaSource(Source):
         rows = splits.to_pylist()
         rows[names.index(gap.split)] |= {"offset": gap.available[0], "row": 0}
         return pa.Table.from_pylist(rows, splits.schema)
+
+    def leave_out(self, state: JsonObject, gaps: Sequence[Gap]) -> JsonObject:
+        """Return the state of the search without topics that are gone or were made anew."""
+        gone = {g.split.rpartition("/")[0] for g in gaps if g.why in ("recreated", "gone")}
+        return without_topics(state, gone) if gone else state
 
     def open(self, splits: pa.Table) -> "KafkaReader":
         """Start reading at the offsets in ``splits``; called in a worker."""

@@ -6,10 +6,11 @@ checkpoint, and each source looks for gaps behind its positions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
-from laminar_core.connectors.base import Found, Gap
+from laminar_core.connectors.base import Found, Gap, LeavesOut
 from laminar_core.driver.discovery import Discovering, after, checked, found_so_far
 from laminar_core.driver.recovery.acceptance import Acceptance
 from laminar_core.driver.recovery.gaps import judge_gaps, mended
@@ -99,6 +100,7 @@ def _examine(
         problem = verdict.problem
         if verdict.used is not None:
             splits = mended(node.source, splits, gaps, verdict.used)
+            found = _behind(node, found, gaps)
             examined.used.append(verdict.used)
             examined.accepted += verdict.accepted
         examined.discovering[node.operator_id] = Discovering.of(node, found)
@@ -109,6 +111,14 @@ def _examine(
     if splits is not None:
         examined.splits[node.operator_id] = splits
     examined.reports.append(source_report(node.operator_id, splits, problem, gaps))
+
+
+def _behind(node: SourceNode, found: FoundSoFar, gaps: Sequence[Gap]) -> FoundSoFar:
+    """Return what a discovery has found, for a job that continues behind these gaps."""
+    if not isinstance(node.source, LeavesOut):
+        return found
+    state: Any = found.state  # JSON
+    return replace(found, state=node.source.leave_out(dict(state), gaps))
 
 
 def _found(

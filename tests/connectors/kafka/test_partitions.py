@@ -9,6 +9,7 @@ from laminar_core.connectors.kafka.partitions import (
     lost_ranges,
     new_places,
     offsets_asked_for,
+    without_topics,
 )
 from laminar_core.errors import ConfigurationError, IncompatibleStateError
 
@@ -36,6 +37,20 @@ def test_another_topic_of_the_same_name_is_not_read_on(now: dict[str, TopicFacts
     state = found(TOPICS, {}, dict.fromkeys(new_places(TOPICS, {}), 0), {}).state
     with pytest.raises(IncompatibleStateError, match=r"topic a (is gone|was deleted)"):
         new_places(now, state)
+
+
+@pytest.mark.parametrize("now", [{"b": TOPICS["b"]}, TOPICS | {"a": TopicFacts("other", (0, 1))}])
+def test_a_topic_that_is_given_up_stops_nothing(now: dict[str, TopicFacts]) -> None:
+    """The other topics are read on, and their new partitions found, also in later searches."""
+    state = found(TOPICS, {}, dict.fromkeys(new_places(TOPICS, {}), 0), {}).state
+    state = without_topics(state, ["a"])
+    assert new_places(now, state) == []
+    more = now | {"b": TopicFacts("id-b", (0, 1))}
+    later = found(more, state, dict.fromkeys(new_places(more, state), 0), {})
+    assert later.splits.select(["split", "split_id"]).to_pylist() == [
+        {"split": "b/1", "split_id": 3}
+    ]
+    assert new_places(more, later.state) == []
 
 
 def test_a_bounded_source_has_nothing_to_read_where_nothing_is() -> None:

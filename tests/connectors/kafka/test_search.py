@@ -125,3 +125,6 @@ def test_a_topic_that_was_created_again_is_not_taken_for_the_old_one(kafka, new_
     assert lost.why == "recreated"
     with pytest.raises(IncompatibleStateError, match="deleted and created again"):
         looking.step(first.state)
+    source = KafkaSource(kafka, topic, NUMBERS)
+    accepted = source.leave_out(first.state, source.gaps(first.splits))
+    assert looking.step(accepted).splits.num_rows == 0, "it is not read, and ends no job"

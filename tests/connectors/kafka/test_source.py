@@ -78,6 +78,17 @@ def test_a_gap_within_a_message_goes_on_at_the_first_row_that_is_there() -> None
     ]
 
 
+def test_only_topics_that_are_not_those_that_were_read_are_left_out() -> None:
+    source = KafkaSource("b:1", ["t", "u/v"], NUMBERS)
+    kept = [
+        Gap("t/0", "7", ("20", "30"), 13, "retention"),
+        Gap("t/1", "7", None, None, "truncated"),
+    ]
+    assert source.leave_out({"topics": {}}, kept) == {"topics": {}}
+    gone = [Gap("t/0", "7", ("0", "9"), None, "recreated"), Gap("u/v/1", "7", None, None, "gone")]
+    assert source.leave_out({"topics": {}}, gone) == {"topics": {}, "left_out": ["t", "u/v"]}
+
+
 def test_no_secret_is_in_the_description_or_in_what_the_workers_get(monkeypatch) -> None:
     monkeypatch.setenv("LAMINAR_TEST_PASSWORD", "hunter2")
     connection = KafkaConnection("b:1", secrets={"sasl.password": "LAMINAR_TEST_PASSWORD"})

@@ -1,5 +1,7 @@
 """A source that lost rows refuses the start and names them, until a person accepts the loss."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pytest
 
@@ -9,6 +11,7 @@ from laminar_core.driver.recovery.acceptance import parse_acceptance
 from laminar_core.driver.recovery.gaps import GAPS_NAMED_MAX, judge_gaps, mended
 from laminar_core.driver.recovery.sources import examine_sources
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
+from laminar_core.operators.base import JsonObject
 from laminar_core.pipeline import Pipeline
 from laminar_core.records.actor import Actor, ActorKind
 from laminar_core.records.audit import parse_audit_record
@@ -98,8 +101,8 @@ class Job:
 
     ROWS = 300
 
-    def __init__(self, workers: int = 1) -> None:
-        self.source = MemorySource([pa.table({"n": list(range(self.ROWS))})])
+    def __init__(self, workers: int = 1, kind: type[MemorySource] = MemorySource) -> None:
+        self.source = kind([pa.table({"n": list(range(self.ROWS))})])
         self.ledger, p = Ledger(), Pipeline("gaps")
         read = p.source("in", self.source, rows_per_second=2_000)
         read.sink("out", LedgerSink(self.ledger))
@@ -184,3 +187,17 @@ def test_a_dry_run_has_every_gap_accepted_or_not():
     assert (len(refused.problems), refused.used) == (1, [])
     assert (allowed.problems, allowed.used, len(allowed.accepted)) == ([], [EARLIEST], 1)
     assert allowed.splits["in"].column("offset").to_pylist() == ["200"]
+
+
+def test_the_discovery_is_told_which_gaps_were_accepted():
+    class Attentive(MemorySource):
+        def leave_out(self, state: JsonObject, gaps: Sequence[Gap]) -> JsonObject:
+            return {**state, "left out": [gap.split for gap in gaps]}
+
+    job = Job(kind=Attentive)
+    store, plan = job.simulation.store, job.simulation.plan
+    manifest = store.manifests.read(store.manifests.ids()[-1])
+    assert examine_sources(plan, store, manifest, ()).discovering["in"].found.state == {}
+    job.forget(200)
+    examined = examine_sources(plan, store, manifest, (EARLIEST,))
+    assert examined.discovering["in"].found.state == {"left out": ["0"]}

@@ -317,6 +317,8 @@ class CheckpointDriver:
 
     def dispatch(self, event: Event) -> None:
         """Take one event and carry out what follows."""
+        if isinstance(event, IdTaken):
+            self._attempts.pop(event.checkpoint_id, None)  # Another generation's.
         self._state, effects = step(self._state, event, self._now_ms())
         for effect in effects:
             self._carry_out(effect)

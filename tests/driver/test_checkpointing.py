@@ -35,6 +35,10 @@ class TestTrigger:
         driver.request()
         driver.settle()
         assert driver.triggered() == [2]
+        assert [each.checkpoint_id for each in driver.driver.under_way()] == [2]
+        driver.acknowledge(2, 0, 1)
+        driver.settle()
+        assert driver.driver.pending_count == 0
 
     def test_an_id_that_cannot_be_reserved_costs_the_checkpoint(self):
         driver = Driver(Fault("put_if_absent", Effect.FAIL, key="trigger", last=2))

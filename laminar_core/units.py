@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Integral
 from typing import Annotated
 
 from pydantic import AfterValidator, PlainValidator
@@ -199,6 +200,15 @@ def instant_us(text: str) -> int:
             f"{text!r} is not a time: write it in ISO 8601 with a zone, as in 2026-03-01T12:00:00Z"
         )
     return (instant - _START) // timedelta(microseconds=1)
+
+
+def is_whole(given: object) -> bool:
+    """Return whether this is a whole number, also one of numpy.
+
+    >>> is_whole(2), is_whole(2.0), is_whole(True)
+    (True, False, False)
+    """
+    return not isinstance(given, bool) and isinstance(given, Integral)
 
 
 def accepted_by(check: Callable[[str], object]) -> AfterValidator:

@@ -36,6 +36,9 @@ _OF_LAMINAR = frozenset(
 """Settings on which exactly once rests, and the address, which has a field of its own."""
 
 
+_PORT_MAX = 65_535
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaConnection:
     """A Kafka cluster, as a client reaches it.
@@ -70,7 +73,7 @@ class KafkaConnection:
     def __post_init__(self) -> None:
         for address in self.bootstrap.split(","):
             host, _, port = address.strip().rpartition(":")
-            if not host or not port.isdecimal():
+            if not host or not port.isdecimal() or not 0 < int(port) <= _PORT_MAX:
                 raise _invalid(f"{address!r} is no broker: write host:port, as in broker:9092")
         for name in (*self.settings, *self.secrets):
             if name in _OF_LAMINAR:
@@ -120,6 +123,11 @@ class KafkaConnection:
             if value := os.environ.get(variable):
                 text = text.replace(value, "…")
         return text
+
+
+def is_name(given: object) -> bool:
+    """Return whether this can be the name of a topic."""
+    return isinstance(given, str) and given != ""
 
 
 def _is_secret(name: str) -> bool:

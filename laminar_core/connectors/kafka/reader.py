@@ -41,6 +41,9 @@ GROUP = "laminar"
 FULL_QUEUE_MS = 20
 """How long the client fetches nothing once enough is here; by default it pauses for a second."""
 
+_QUEUE_KIB_MAX = 2 * 1024**2 - 1
+"""The client refuses more for a partition."""
+
 _WAITED_FOR_BATCHES = 4
 """How many batches may be here before a partition that is behind is no longer waited for."""
 
@@ -285,7 +288,7 @@ def reader_settings(source: Reading, partitions: int) -> ClientSettings:
 
     The client's limit is for each partition, so the budget is divided.
     """
-    budget_kib = max(source.prefetch_bytes // partitions // 1024, 64)
+    budget_kib = min(max(source.prefetch_bytes // partitions // 1024, 64), _QUEUE_KIB_MAX)
     return {
         "queued.max.messages.kbytes": budget_kib,
         "fetch.queue.backoff.ms": FULL_QUEUE_MS,

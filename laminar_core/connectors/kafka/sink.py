@@ -11,7 +11,7 @@ from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.formats.messages import OutputFormat
 from laminar_core.connectors.formats.raw import RawFormat
-from laminar_core.connectors.kafka.connection import KafkaConnection
+from laminar_core.connectors.kafka.connection import KafkaConnection, is_name
 from laminar_core.connectors.kafka.messages import MESSAGES, MessageWriter
 from laminar_core.connectors.outlook import Promise
 from laminar_core.connectors.plain import plain_schema
@@ -21,7 +21,7 @@ from laminar_core.host.extras import needs_extra
 from laminar_core.operators.base import JsonObject, OutputMode, SubtaskContext
 from laminar_core.operators.weights import unweighted_schema
 from laminar_core.store.staging import StagingArea
-from laminar_core.units import duration_ms, duration_text
+from laminar_core.units import duration_ms, duration_text, is_whole
 
 if TYPE_CHECKING:
     from laminar_core.connectors.kafka.committer import KafkaCommitter
@@ -33,6 +33,8 @@ Delivery = Literal["staged", "transaction"]
 
 MESSAGE_BYTES_MAX = 1_000_000
 """The largest message that brokers take by default, with some room for its envelope."""
+_BYTES_MAX = 999_900_000
+"""The largest message that a client can send, with the same room."""
 _NEEDED_FOR = "Kafka sources and sinks"
 _TIMEOUT_MIN_MS = 5_000
 _TIMEOUT_MAX_MS: dict[Delivery, int] = {"staged": 900_000, "transaction": 7 * 86_400_000}
@@ -94,6 +96,8 @@ class KafkaSink:
     """Whether it is given rows with a weight, see ``with_deletions``."""
 
     def __post_init__(self) -> None:
+        if not is_name(self.topic):
+            raise _invalid(f"topic must be a name, not {self.topic!r}")
         object.__setattr__(self, "connection", KafkaConnection.of(self.connection))
         object.__setattr__(self, "format", _format_of(self.format))
         key = (self.key,) if isinstance(self.key, str) else self.key
@@ -104,7 +108,8 @@ class KafkaSink:
         ):
             if value not in allowed:
                 raise _invalid(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
-        timeout_ms = duration_ms(self.transaction_timeout or _TIMEOUTS[self.delivery])
+        given = self.transaction_timeout
+        timeout_ms = duration_ms(_TIMEOUTS[self.delivery] if given is None else given)
         object.__setattr__(self, "transaction_timeout_ms", timeout_ms)
         longest_ms = _TIMEOUT_MAX_MS[self.delivery]
         if not _TIMEOUT_MIN_MS <= timeout_ms <= longest_ms:
@@ -112,8 +117,11 @@ class KafkaSink:
                 f"transaction_timeout must be from 5 seconds to {duration_text(longest_ms)}, not "
                 f"{self.transaction_timeout!r}"
             )
-        if self.message_bytes_max < 1:
-            raise _invalid(f"message_bytes_max must be positive, not {self.message_bytes_max}")
+        if not is_whole(self.message_bytes_max) or not 1 <= self.message_bytes_max <= _BYTES_MAX:
+            raise _invalid(
+                f"message_bytes_max must be from 1 to {_BYTES_MAX:,}, not"
+                f" {self.message_bytes_max!r}"
+            )
         if key is not None and not self.output_format.one_row_per_message:
             raise _invalid(
                 "a message of many rows has no key: leave key out, or use another format"

@@ -1,10 +1,10 @@
 """Kafka topics as a replayable input: a split is a partition, its offset the next message."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.formats.messages import Decoder, InputFormat
 from laminar_core.connectors.formats.raw import RawFormat
-from laminar_core.connectors.kafka.connection import KafkaConnection
+from laminar_core.connectors.kafka.connection import KafkaConnection, is_name
 from laminar_core.connectors.kafka.metadata import Metadata, with_metadata
 from laminar_core.connectors.kafka.partitions import Loss, Start, without_topics
 from laminar_core.connectors.kafka.start_text import start_of
@@ -22,6 +22,7 @@ from laminar_core.host.clock import SystemClock
 from laminar_core.host.extras import needs_extra
 from laminar_core.operators.base import JsonObject
 from laminar_core.state.splits import skipped
+from laminar_core.units import is_whole
 
 if TYPE_CHECKING:
     from laminar_core.connectors.kafka.reader import KafkaReader
@@ -41,6 +42,8 @@ _CAUSES: Mapping[Loss, GapCause] = {
     Loss.GONE: "gone",
     Loss.TRUNCATED: "truncated",
 }
+_AT_ONCE_MAX = 1_000_000
+"""The client returns no more messages at once."""
 _NEEDED_FOR = "Kafka sources and sinks"
 
 
@@ -101,7 +104,7 @@ class KafkaSource(Source):
         batch_messages: int = 10_000,
         prefetch_bytes: int = 64 * 1024**2,
     ) -> None:
-        named = (topics,) if isinstance(topics, str) else tuple(topics)
+        named = (topics,) if isinstance(topics, str) or not _is_several(topics) else tuple(topics)
         given = {
             "connection": KafkaConnection.of(connection),
             "topics": named,
@@ -119,18 +122,20 @@ class KafkaSource(Source):
         self._check_arguments()
 
     def _check_arguments(self) -> None:
-        if not self.topics or not all(self.topics) or len(set(self.topics)) < len(self.topics):
-            raise _invalid(f"topics must be one or more different names, got {list(self.topics)}")
-        if isinstance(self.start, str) and self.start not in {"earliest", "latest"}:
-            raise _invalid(f"start must be earliest, latest, a time or offsets, got {self.start!r}")
-        if isinstance(self.start, datetime) and self.start.tzinfo is None:
-            raise _invalid(
-                "start must be a time with a zone, as in datetime(2026, 7, 1, tzinfo=UTC)"
-            )
-        if self.until not in {None, "latest"}:
+        names = self.topics
+        if not names or not all(map(is_name, names)) or len(set(names)) < len(names):
+            raise _invalid(f"topics must be one or more different names, got {list(names)}")
+        _check_start(self.start)
+        if self.until not in (None, "latest"):
             raise _invalid(f"until must be 'latest' or None, got {self.until!r}")
-        if self.batch_messages < 1 or self.prefetch_bytes < 1:
-            raise _invalid("batch_messages and prefetch_bytes must be at least 1")
+        if self.tombstones not in get_args(Tombstones):
+            raise _invalid(f"tombstones must be refuse or skip, got {self.tombstones!r}")
+        if not (is_whole(self.batch_messages) and 1 <= self.batch_messages <= _AT_ONCE_MAX):
+            raise _invalid(
+                f"batch_messages must be from 1 to {_AT_ONCE_MAX:,}, got {self.batch_messages!r}"
+            )
+        if not is_whole(self.prefetch_bytes) or self.prefetch_bytes < 1:
+            raise _invalid(f"prefetch_bytes must be at least 1, got {self.prefetch_bytes!r}")
         self.schema()
         self.decoder()
 
@@ -244,6 +249,25 @@ class KafkaSource(Source):
         with needs_extra("kafka", _NEEDED_FOR):
             from laminar_core.connectors.kafka.reader import KafkaReader  # noqa: PLC0415
         return KafkaReader(self, splits)
+
+
+def _is_several(topics: object) -> bool:
+    return isinstance(topics, Iterable)
+
+
+def _check_start(start: object) -> None:
+    match start:
+        case "earliest" | "latest":
+            return
+        case datetime():
+            if start.tzinfo is None:
+                raise _invalid(
+                    "start must be a time with a zone, as in datetime(2026, 7, 1, tzinfo=UTC)"
+                )
+        case dict() if all(map(is_whole, cast("dict[object, object]", start).values())):
+            return
+        case _:
+            raise _invalid(f"start must be earliest, latest, a time or offsets, got {start!r}")
 
 
 def _format(given: FormatName | InputFormat) -> InputFormat:

@@ -22,7 +22,10 @@ def refused(*arguments, **more) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("address", ["broker", "broker:", ":9092", "a:1,b", "broker:kafka", ""])
+@pytest.mark.parametrize(
+    "address",
+    ["broker", "broker:", ":9092", "a:1,b", "broker:kafka", "", "broker:0", "broker:74628"],
+)
 def test_an_address_without_a_port_is_refused(address: str) -> None:
     assert "write host:port" in refused(address)
 

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from laminar_core.connectors.discovery import first_splits
@@ -251,6 +251,13 @@ def test_memory_for_messages_that_were_fetched_ahead_is_divided(partitions: int)
     kib = settings["queued.max.messages.kbytes"]
     assert kib == max(64 * 1024 // partitions, 64)
     assert settings["fetch.message.max.bytes"] <= 1024 * kib
+
+
+def test_more_memory_than_the_client_can_have_is_as_much_as_it_can() -> None:
+    source = KafkaSource("b:1", "t", NUMBERS, prefetch_bytes=8 * 1024**3)
+    settings = reader_settings(source, 1)
+    Consumer(settings).close()
+    assert settings["queued.max.messages.kbytes"] == 2 * 1024**2 - 1
 
 
 def test_a_full_queue_is_filled_again_soon_unless_the_user_says_otherwise() -> None:

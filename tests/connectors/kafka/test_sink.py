@@ -35,13 +35,18 @@ from tests.connectors.kafka.writing import NUMBERS, read_all
         ({"delivery": "sometimes"}, "delivery must be one of staged, transaction"),
         ({"transaction_timeout": "1 second"}, "from 5 seconds to 15 minutes"),
         ({"transaction_timeout": "8 days", "delivery": "transaction"}, "5 seconds to 7 days"),
-        ({"message_bytes_max": 0}, "message_bytes_max must be positive"),
+        ({"transaction_timeout": ""}, "transaction_timeout must be|is not a duration"),
+        ({"message_bytes_max": 0}, "message_bytes_max must be from 1 to 999,900,000"),
+        ({"message_bytes_max": 1 << 32}, "message_bytes_max must be from 1 to 999,900,000"),
+        ({"message_bytes_max": "1MB"}, "message_bytes_max must be from 1 to 999,900,000"),
+        ({"topic": ""}, "topic must be a name, not ''"),
+        ({"topic": None}, "topic must be a name, not None"),
         ({"format": "arrow", "key": "id"}, "a message of many rows has no key"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(options, problem):
     with pytest.raises(ConfigurationError, match=problem) as refused:
-        KafkaSink("127.0.0.1:9092", "payments", **options)
+        KafkaSink(**{"connection": "127.0.0.1:9092", "topic": "payments"} | options)
     assert "\n" not in str(refused.value)
 
 

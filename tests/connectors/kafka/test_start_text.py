@@ -48,7 +48,8 @@ def test_a_source_begins_where_the_text_says(text: str, start: object) -> None:
     assert moved.batch_messages == 7
 
 
-TEXTS = ["yesterday", "2026-03-01T12:00:00", "{", '{"t/0": null}', '{"t/0": 1e999}', "[1]"]
+OFFSETS = ['{"t/0": null}', '{"t/0": 1e999}', '{"t/0": 1.9}', '{"t/0": true}']
+TEXTS = ["yesterday", "2026-03-01T12:00:00", "{", "[1]", *OFFSETS]
 
 
 @pytest.mark.parametrize("text", [*TEXTS, pytest.param('{"t": ' * 100_000, id="deep")])

@@ -168,8 +168,9 @@ def commit_output(  # noqa: PLR0913 - the last three vary it, by keyword
         CorruptCheckpointError: what was pre-committed is gone; trying again does not help.
     """
     if again:
-        for committer in committers.values():
-            committer.take_over(generation)
+        for operator_id, committer in committers.items():
+            with fenced_by_its_target(store, operator_id, generation):
+                committer.take_over(generation)
     store.claims.check_owner(generation)  # After the targets: see ``Committer.take_over``.
     committed_id = manifest.checkpoint_id
     if manifest.imported_from is not None:
@@ -183,11 +184,11 @@ def commit_output(  # noqa: PLR0913 - the last three vary it, by keyword
         counts[operator_id] = len(committables)
         if committed_id is not None:
             began_ms = monotonic_ms()
-            with _fenced_by_its_target(store, operator_id, generation):
+            with fenced_by_its_target(store, operator_id, generation):
                 committer.commit(committed_id, committables)
             took_ms[operator_id] = monotonic_ms() - began_ms
     if manifest.imported_from is not None and committed_id is not None:
-        _go_back(committers, committed_id, generation)
+        _go_back(store, committers, committed_id, generation)
     store.attempts.record_commit(
         CommitRecord(
             checkpoint_id=manifest.checkpoint_id,
@@ -203,10 +204,15 @@ def commit_output(  # noqa: PLR0913 - the last three vary it, by keyword
 
 
 @contextmanager
-def _fenced_by_its_target(
+def fenced_by_its_target(
     store: CheckpointStore, operator_id: str, generation: Generation
 ) -> Iterator[None]:
-    """Only the store decides who owns the job; a sleeper may have fenced the owner's sink."""
+    """Let only the store decide who owns the job: a sleeper may have fenced the owner's sink.
+
+    Raises:
+        FencedError: a newer generation owns the job.
+        StorageUnavailable: the sink has fenced the owner, which tries again.
+    """
     try:
         yield
     except FencedError as error:
@@ -217,10 +223,14 @@ def _fenced_by_its_target(
 
 
 def _go_back(
-    committers: Mapping[str, Committer], made_from: CheckpointId, generation: Generation
+    store: CheckpointStore,
+    committers: Mapping[str, Committer],
+    made_from: CheckpointId,
+    generation: Generation,
 ) -> None:
     """Take back what came after the checkpoint that a savepoint was made from; repeatable."""
-    for committer in committers.values():
-        committer.discard_uncommitted(generation)  # Who slept until now commits no more.
-        if isinstance(committer, Withdrawing):
-            committer.withdraw_after(made_from, generation)
+    for operator_id, committer in committers.items():
+        with fenced_by_its_target(store, operator_id, generation):
+            committer.discard_uncommitted(generation)  # Who slept until now commits no more.
+            if isinstance(committer, Withdrawing):
+                committer.withdraw_after(made_from, generation)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from laminar_core.connectors.base import Committer, Withdrawing
-from laminar_core.driver.commits import commit_output
+from laminar_core.driver.commits import commit_output, fenced_by_its_target
 from laminar_core.driver.publication import LeftOut
 from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest
@@ -49,10 +49,20 @@ class OutputToSettle:
         for manifest in self.redrive:
             commit_output(store, committers, manifest, generation, left_out=self.left_out)
         for operator_id, committer in committers.items():
-            committer.discard_uncommitted(generation)  # Who slept until now commits no more.
-            # A generation that slept until here must not withdraw its successor's output.
-            store.claims.check_owner(generation)
-            StagingArea(store.objects, store.paths, operator_id).delete_before(generation)
-            if isinstance(committer, Withdrawing):
-                is_reset = operator_id in self.reset_sinks
-                committer.withdraw_after(NO_CHECKPOINT if is_reset else self.base_id, generation)
+            with fenced_by_its_target(store, operator_id, generation):
+                self._discard(store, operator_id, committer, generation)
+
+    def _discard(
+        self,
+        store: CheckpointStore,
+        operator_id: str,
+        committer: Committer,
+        generation: Generation,
+    ) -> None:
+        committer.discard_uncommitted(generation)  # Who slept until now commits no more.
+        # A generation that slept until here must not withdraw its successor's output.
+        store.claims.check_owner(generation)
+        StagingArea(store.objects, store.paths, operator_id).delete_before(generation)
+        if isinstance(committer, Withdrawing):
+            is_reset = operator_id in self.reset_sinks
+            committer.withdraw_after(NO_CHECKPOINT if is_reset else self.base_id, generation)

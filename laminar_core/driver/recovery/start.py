@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from laminar_core.connectors.base import Committer
 from laminar_core.driver.carrying import Carried
+from laminar_core.driver.commits import fenced_by_its_target
 from laminar_core.driver.discovery import Discovering
 from laminar_core.driver.events import GenerationStarted
 from laminar_core.driver.listening import IsolatedListener
@@ -184,8 +185,9 @@ class RecoveryManager:
             StorageUnavailable: the store, or a sink, did not answer; or retention was faster.
         """
         request = self._options.restore_request if first else RestoreRequest()
-        for committer in self._committers.values():
-            committer.take_over(generation)
+        for operator_id, committer in self._committers.items():
+            with fenced_by_its_target(self._store, operator_id, generation):
+                committer.take_over(generation)
         # After the targets: a driver that slept until here has just fenced its successor, which
         # takes over again. In the other order the sleeper would commit.
         self._store.claims.check_owner(generation)

@@ -7,7 +7,7 @@ import pytest
 
 from laminar_core.driver.publication import LeftOut
 from laminar_core.driver.recovery.settling import OutputToSettle
-from laminar_core.errors import FencedError
+from laminar_core.errors import ErrorCode, FencedError, StorageUnavailable
 from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.ledger import Ledger, LedgerCommitter
@@ -79,3 +79,22 @@ def test_who_has_a_successor_withdraws_and_commits_nothing(restored) -> None:
     with pytest.raises(FencedError):
         settle(OutputToSettle(NO_CHECKPOINT, restored), ledgers, store)
     assert sorted(ledgers["sink"].visible) == ["1-0-1", "1-0-3"]
+
+
+@pytest.mark.parametrize("step", ["discard_uncommitted", "withdraw_after"])
+def test_the_owner_tries_again_if_a_sleeper_took_a_sink_over(step: str) -> None:
+    """Only the store decides who owns the job; else nobody would run it."""
+    store, ledgers = open_job(), sinks("sink")
+    for _ in range(2):
+        claim(store)
+
+    def observe(verb: str, moment: str) -> None:
+        if (verb, moment) == (step, "before"):
+            raise FencedError(ErrorCode.FENCED, "the target knows a newer producer")
+
+    ledgers["sink"].observe = observe
+    with pytest.raises(StorageUnavailable, match="sink sink was taken over by an older driver"):
+        settle(OutputToSettle(CheckpointId(2), (RESTORED,)), ledgers, store)
+    claim(store)
+    with pytest.raises(FencedError, match="generation 3"):
+        settle(OutputToSettle(CheckpointId(2)), ledgers, store)

@@ -6,7 +6,7 @@ and the offset of the next message; offsets have gaps, so they are compared and 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -37,6 +37,7 @@ lost messages. ``end_offset``: a bounded source stops before it; null if the sou
 _LEFT_OUT = "left_out"
 """Topics whose splits a person has given up, because they are not those that were read."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Start = Literal["earliest", "latest"] | datetime | Mapping[str, int]
 
 
@@ -188,6 +189,17 @@ def offsets_asked_for(start: Mapping[str, int], bounds: Mapping[Place, Bounds]) 
             "remove it"
         )
     return offsets
+
+
+def first_ms(time: datetime) -> int:
+    """Return the first timestamp of a message from a time on, in milliseconds since 1970.
+
+    Brokers understand something else by times before 1970, such as the end of a partition by -1.
+
+    >>> first_ms(datetime(1970, 1, 1, 0, 0, 0, 1, UTC))
+    1
+    """
+    return max(-((_EPOCH - time) // timedelta(milliseconds=1)), 0)
 
 
 def lost_ranges(

@@ -1,7 +1,7 @@
 """Finds partitions, and checks that the rest of known ones is still there. Runs in the driver."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from laminar_core.connectors.kafka.facts import Place, TopicFacts
 from laminar_core.connectors.kafka.partitions import (
     LostRange,
     Start,
+    first_ms,
     found,
     lost_ranges,
     new_places,
@@ -23,7 +24,6 @@ from laminar_core.operators.base import JsonObject
 
 Until = Literal["latest"]
 
-_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 SEARCH_INTERVAL_MS = 10_000
 """Interval between two searches for new partitions.
@@ -93,7 +93,7 @@ class PartitionSearch:
         if start == "latest":
             return {place: bounds[place].stable_end for place in places}
         if isinstance(start, datetime):
-            at = cluster.offsets_at(places, _milliseconds(start))
+            at = cluster.offsets_at(places, first_ms(start))
             return {p: bounds[p].stable_end if (o := at[p]) is None else o for p in places}
         assert not isinstance(start, str)
         return offsets_asked_for(start, bounds)
@@ -121,7 +121,3 @@ def _places(rows: Iterable[Mapping[str, Any]], facts: Mapping[str, TopicFacts]) 
         topic = facts.get(row["topic"])
         if topic is not None and row["partition"] in topic.partitions:
             yield row["topic"], row["partition"]
-
-
-def _milliseconds(time: datetime) -> int:
-    return (time.astimezone(UTC) - _START) // timedelta(milliseconds=1)

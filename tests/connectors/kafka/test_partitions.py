@@ -1,10 +1,13 @@
 """Where partitions begin, which are new, and which messages are lost: facts in, decisions out."""
 
+from datetime import UTC, datetime, timedelta, timezone
+
 import pytest
 
 from laminar_core.connectors.kafka.facts import Bounds, TopicFacts
 from laminar_core.connectors.kafka.partitions import (
     Loss,
+    first_ms,
     found,
     lost_ranges,
     new_places,
@@ -58,6 +61,21 @@ def test_a_bounded_source_has_nothing_to_read_where_nothing_is() -> None:
     splits = found(TOPICS, {}, dict.fromkeys(ends, 5), ends).splits
     assert splits.column("done").to_pylist() == [False, True, True]
     assert splits.column("end_offset").to_pylist() == [7, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("time", "time_ms"),
+    [
+        (datetime(2026, 7, 1, tzinfo=UTC), 1_782_864_000_000),
+        (datetime(2026, 7, 1, 0, 0, 0, 1, UTC), 1_782_864_000_001),
+        (datetime(2026, 7, 1, 0, 0, 0, 999_000, UTC), 1_782_864_000_999),
+        (datetime(2026, 7, 1, 2, tzinfo=timezone(timedelta(hours=2))), 1_782_864_000_000),
+        (datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC), 0),  # -1 is the end of a partition.
+        (datetime.min.replace(tzinfo=UTC), 0),
+    ],
+)
+def test_a_start_at_a_time_is_the_first_millisecond_from_then_on(time, time_ms: int) -> None:
+    assert first_ms(time) == time_ms
 
 
 BOUNDS = {("a", 0): Bounds(10, 20, 25)}

@@ -42,6 +42,9 @@ _CAUSES: Mapping[Loss, GapCause] = {
     Loss.GONE: "gone",
     Loss.TRUNCATED: "truncated",
 }
+_WHAT_IS_THERE: Mapping[GapCause, str] = {
+    "truncated": "the messages that are there were read before",
+}
 _AT_ONCE_MAX = 1_000_000
 """The client returns no more messages at once."""
 _NEEDED_FOR = "Kafka sources and sinks"
@@ -228,11 +231,11 @@ class KafkaSource(Source):
         if how == "skip-split":
             return skipped(splits, "split", gap.split)
         if gap.available is None or gap.rows_lost is None:  # Known for retention only.
+            there = _WHAT_IS_THERE.get(gap.why, "the topic is not the one that was read before")
             raise IncompatibleStateError(
                 ErrorCode.SOURCE_CHANGED,
-                f"{gap.split} ({gap.why}) cannot continue at its earliest message, because the "
-                "topic is not the one that was read before: accept source-gap:NAME=skip-split "
-                "instead",
+                f"{gap.split} ({gap.why}) cannot continue at its earliest message, because "
+                f"{there}: accept source-gap:NAME=skip-split instead",
             )
         names = splits.column("split").to_pylist()
         rows = splits.to_pylist()

@@ -15,7 +15,7 @@ from laminar_core.connectors.base import Gap
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.kafka import KafkaConnection, KafkaSource
 from laminar_core.connectors.kafka.partitions import SPLITS_SCHEMA
-from laminar_core.errors import ConfigurationError
+from laminar_core.errors import ConfigurationError, IncompatibleStateError
 from laminar_core.state.splits import split_table
 from tests.connectors.kafka.writing import NUMBERS
 
@@ -86,6 +86,20 @@ def test_a_gap_within_a_message_goes_on_at_the_first_row_that_is_there() -> None
         {"offset": "7", "row": 5},
         {"offset": "20", "row": 0},
     ]
+
+
+@pytest.mark.parametrize(
+    ("gap", "why"),
+    [
+        (Gap("t/0", "7", ("0", "5"), None, "truncated"), "the messages that are there were read"),
+        (Gap("t/0", "7", ("0", "9"), None, "recreated"), "the topic is not the one that was read"),
+        (Gap("t/0", "7", None, None, "gone"), "the topic is not the one that was read"),
+    ],
+)
+def test_a_gap_without_a_first_message_to_go_on_at_says_why(gap: Gap, why: str) -> None:
+    splits = split_table([{"split_id": 0, "split": "t/0", "offset": "7"}])
+    with pytest.raises(IncompatibleStateError, match=f"{why} before: accept source-gap"):
+        KafkaSource("b:1", "t", NUMBERS).mend(splits, gap, "earliest")
 
 
 def test_only_topics_that_are_not_those_that_were_read_are_left_out() -> None:

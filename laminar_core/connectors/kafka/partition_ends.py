@@ -60,6 +60,11 @@ class PartitionEnds:
         answer = self._answer
         return answer.bounds if now_ms - answer.asked_ms <= ANSWER_AGE_MAX_MS else {}
 
+    @property
+    def asked_ms(self) -> float:
+        """When the question was asked that was answered last, by the monotonic clock."""
+        return self._answer.asked_ms
+
     def _fetch(self, places: Sequence[Place], asked_ms: float) -> None:
         try:
             self._answer = _Answer(self._ask(places), asked_ms)

@@ -21,7 +21,7 @@ from laminar_core.connectors.kafka.facts import Bounds, Place
 from laminar_core.connectors.kafka.fetch_queue import STATISTICS_INTERVAL_MS, FetchQueue
 from laminar_core.connectors.kafka.metadata import Metadata
 from laminar_core.connectors.kafka.partition_ends import PartitionEnds, status_of
-from laminar_core.connectors.kafka.problems import explained, is_denied, problem_of
+from laminar_core.connectors.kafka.problems import explained, problem_of
 from laminar_core.connectors.kafka.records import (
     as_messages,
     by_partition,
@@ -31,6 +31,7 @@ from laminar_core.connectors.kafka.records import (
     time_of,
     uncollected,
 )
+from laminar_core.connectors.kafka.reports import ReaderRefusal
 from laminar_core.connectors.kafka.split_reading import Chunk, SplitReading
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.host.clock import Clock, SystemClock
@@ -108,13 +109,13 @@ class KafkaReader(SourceReader):
         self._schema = source.schema()
         self._decoder = source.decoder()
         self._columns = splits.schema
-        self._denied: KafkaError | None = None
+        self._refusal = ReaderRefusal(self._clock)
         self._held: frozenset[int] = frozenset()
         self._splits: dict[tuple[str, int], SplitReading] = {}
         self._topics: set[str] = set()
         settings = reader_settings(source, max(splits.num_rows, 1))
         with explained("opening a reader", source.connection):
-            callbacks = {"error_cb": self._note, "stats_cb": self._queue.take}
+            callbacks = {"error_cb": self._refusal.note, "stats_cb": self._queue.take}
             self._consumer = Consumer(settings | callbacks)
         self.add(splits)
 
@@ -215,8 +216,11 @@ class KafkaReader(SourceReader):
     def _fetch(self) -> None:
         with uncollected():
             found = self._take_in()
-        if not found and self._denied is not None:
-            raise problem_of(self._denied, "reading", self._source.connection, GROUP)
+        self._refusal.accepted(self._ends.asked_ms)
+        if found:
+            self._refusal.succeeded()
+        elif (denied := self._refusal.standing()) is not None:
+            raise problem_of(denied, "reading", self._source.connection, GROUP)
 
     def _take_in(self) -> bool:
         """Decode what the client has; return whether it had anything."""
@@ -277,10 +281,6 @@ class KafkaReader(SourceReader):
             )
         doing = f"reading partition {partition} of {topic}" if topic else "reading"
         raise problem_of(error, doing, connection, GROUP)
-
-    def _note(self, error: KafkaError) -> None:
-        if is_denied(error):
-            self._denied = error
 
 
 def reader_settings(source: Reading, partitions: int) -> ClientSettings:

@@ -20,6 +20,7 @@ from laminar_core.connectors.kafka.problems import (
     reason_of,
 )
 from laminar_core.errors import ErrorCode, LaminarError, StorageUnavailable
+from laminar_core.host.clock import Clock
 
 _NO_CAUSE = frozenset(
     {
@@ -33,6 +34,17 @@ _NO_CAUSE = frozenset(
 REFUSED_LOOKS = 10
 """How often a refusal is seen again, a tenth of a second apart, until it counts: another broker may
 still answer, or a broker that has just started may not know its users yet."""
+
+REFUSED_MS = 5_000
+"""How long a reader is refused until that counts: time for two requests of another client."""
+
+_USER = frozenset(
+    {
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError._AUTHENTICATION,  # noqa: SLF001
+    }
+)
+"""Refusals of the user, whatever is asked for."""
 
 T = TypeVar("T")
 
@@ -119,3 +131,39 @@ class ClientReports:
         except StorageUnavailable as error:
             raise self.with_cause(error, doing) from error.__cause__
         self.clear()
+
+
+class ReaderRefusal:
+    """A refusal that a reader's client has reported, once it has stood for a while.
+
+    A reader waits for brokers that are away, so it must not end because one of them, which has just
+    started, does not know its users yet.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._denied: KafkaError | None = None
+        self._first_ms = self._last_ms = 0.0
+
+    def note(self, error: KafkaError) -> None:
+        """Remember a report; it is the callback ``error_cb`` of the client."""
+        if is_denied(error):
+            self._last_ms = self._clock.monotonic_ms()
+            if self._denied is None:
+                self._first_ms = self._last_ms
+            self._denied = error
+
+    def accepted(self, asked_ms: float) -> None:
+        """Note that a request of another client of this user, begun at this time, succeeded."""
+        if asked_ms > self._last_ms:
+            self.succeeded()
+
+    def succeeded(self) -> None:
+        """Note that the client itself has got something: its user is known."""
+        if self._denied is not None and self._denied.code() in _USER:
+            self._denied = None
+
+    def standing(self) -> KafkaError | None:
+        """Return the refusal that counts; None: there is none."""
+        now_ms = self._clock.monotonic_ms()
+        return self._denied if now_ms - self._first_ms >= REFUSED_MS else None

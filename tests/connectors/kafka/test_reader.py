@@ -1,17 +1,23 @@
 """Each committed message once, whatever lies between, against a real broker."""
 
+from contextlib import closing
+
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from laminar_core.connectors.discovery import first_splits
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.bad_rows import BadRowPolicy
 from laminar_core.connectors.kafka import KafkaConnection, KafkaSource
-from laminar_core.connectors.kafka.reader import reader_settings
-from laminar_core.errors import DataError, ErrorCode, IncompatibleStateError
-from laminar_core.host.clock import SystemClock
+from laminar_core.connectors.kafka.facts import Bounds
+from laminar_core.connectors.kafka.partitions import SPLITS_SCHEMA
+from laminar_core.connectors.kafka.reader import KafkaReader, reader_settings
+from laminar_core.connectors.kafka.reports import REFUSED_MS
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
+from laminar_core.host.clock import ManualClock, SystemClock
+from laminar_core.state.splits import split_table
 from laminar_core.worker.bad_rows import BadRowGate
 from tests.connectors.kafka.writing import (
     NUMBERS,
@@ -318,3 +324,39 @@ def test_the_bytes_that_the_client_has_fetched_ahead_are_known(kafka: str, new_t
 
     until(everything_was_read_and_counted)
     reader.close()
+
+
+class ClientThatIsRefusedOnce(Consumer):
+    """A client that a broker refuses for a moment, and that then has nothing to read."""
+
+    def __init__(self, settings: dict) -> None:
+        super().__init__(settings)
+        self._note = settings["error_cb"]
+
+    def consume(self, *_: object) -> list:
+        if self._note is not None:
+            self._note(KafkaError(KafkaError._AUTHENTICATION))
+            self._note = None
+        return []
+
+
+def test_a_broker_that_refuses_for_a_moment_does_not_end_the_job(monkeypatch) -> None:
+    """It may have just started, and not know its users yet; the job would not start again."""
+    monkeypatch.setattr("laminar_core.connectors.kafka.reader.Consumer", ClientThatIsRefusedOnce)
+    ends = {("t", 0): Bounds(0, 0, 0)}
+    monkeypatch.setattr(KafkaReader, "_ask_for_ends", lambda *_: ends)
+    clock = ManualClock()
+    row = {"split_id": 0, "split": "t/0", "offset": "0", "topic": "t", "partition": 0}
+    splits = split_table([row | {"row": 0}], SPLITS_SCHEMA)
+    source = KafkaSource("127.0.0.1:1", "t", NUMBERS)
+    with closing(KafkaReader(source, splits, clock)) as reader:
+        assert reader.poll(1) is None
+        clock.wait_ms(1)
+        until(lambda: reader.status()[0].caught_up)
+        clock.wait_ms(REFUSED_MS)
+        assert reader.poll(1) is None
+    with closing(KafkaReader(source, splits, clock)) as reader:
+        assert reader.poll(1) is None
+        clock.wait_ms(REFUSED_MS)
+        with pytest.raises(ConfigurationError, match="correct the user or the password"):
+            reader.poll(1)

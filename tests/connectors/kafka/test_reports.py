@@ -6,8 +6,14 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from laminar_core.connectors.kafka.connection import KafkaConnection
-from laminar_core.connectors.kafka.reports import REFUSED_LOOKS, ClientReports
+from laminar_core.connectors.kafka.reports import (
+    REFUSED_LOOKS,
+    REFUSED_MS,
+    ClientReports,
+    ReaderRefusal,
+)
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
+from laminar_core.host.clock import ManualClock
 
 AT = KafkaConnection("broker:9092", secrets={"sasl.password": "LAMINAR_TEST_PASSWORD"})
 SILENT = KafkaError(KafkaError._TIMED_OUT, "nobody answered")
@@ -76,3 +82,43 @@ def test_a_request_that_succeeds_makes_reports_old():
         pass
     assert isinstance(raised(reports), StorageUnavailable)
     assert raised(reports, KafkaError(KafkaError._FENCED)).code is ErrorCode.FENCED
+
+
+class TestReaderRefusal:
+    PASSWORD = KafkaError(KafkaError._AUTHENTICATION)
+    GROUP = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+    def setup_method(self):
+        self.clock = ManualClock()
+        self.refusal = ReaderRefusal(self.clock)
+
+    def after(self, ms: float) -> KafkaError | None:
+        self.clock.wait_ms(ms)
+        return self.refusal.standing()
+
+    def test_it_counts_once_it_has_stood_for_a_while(self):
+        self.refusal.note(SILENT)
+        assert self.after(REFUSED_MS) is None
+        self.refusal.note(self.PASSWORD)
+        assert self.after(REFUSED_MS - 1) is None
+        self.refusal.note(self.PASSWORD)
+        assert self.after(1) is self.PASSWORD
+
+    def test_a_user_who_is_accepted_afterwards_is_refused_no_more(self):
+        """A broker that has just started may not know its users yet."""
+        self.refusal.note(self.PASSWORD)
+        asked_ms = self.clock.monotonic_ms()
+        self.refusal.accepted(asked_ms)
+        assert self.after(REFUSED_MS) is self.PASSWORD, "asked before"
+        self.refusal.accepted(asked_ms + 1)
+        assert self.after(REFUSED_MS) is None
+        self.refusal.note(self.PASSWORD)
+        self.refusal.accepted(self.clock.monotonic_ms())
+        self.refusal.succeeded()
+        assert self.after(REFUSED_MS) is None
+
+    def test_a_right_that_is_missing_stays_missing(self):
+        self.refusal.note(self.GROUP)
+        self.refusal.succeeded()
+        self.refusal.accepted(self.clock.monotonic_ms() + 1)
+        assert self.after(REFUSED_MS) is self.GROUP

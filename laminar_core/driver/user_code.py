@@ -23,8 +23,9 @@ def user_code_sha256(plan: Plan) -> str | None:
     """
     try:
         found = {
-            operator_id: [code_digest(thing) for thing in _theirs(node)]
-            for operator_id, node in _nodes(plan)
+            operator_id: [code_digest(thing) for thing in _theirs(member)]
+            for vertex in plan.vertices
+            for operator_id, member in vertex.members()
         }
     except Exception:  # noqa: BLE001 - anything may hang on a user's object
         return None
@@ -32,16 +33,6 @@ def user_code_sha256(plan: Plan) -> str | None:
     if not theirs:
         return None
     return hashlib.sha256(json.dumps(theirs, sort_keys=True).encode()).hexdigest()
-
-
-def _nodes(plan: Plan) -> Iterator[tuple[str, object]]:
-    for vertex in plan.vertices:
-        if vertex.source is not None:
-            yield vertex.source.operator_id, vertex.source.source
-        for operator in vertex.operators:
-            yield operator.operator_id, operator
-        if vertex.sink is not None:
-            yield vertex.sink.operator_id, vertex.sink.sink
 
 
 def _theirs(thing: object) -> Iterator[object]:

@@ -14,6 +14,7 @@ from laminar_core.pipeline.config import CheckpointConfig, RunConfig, job_option
 from laminar_core.pipeline.display import Display, display_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.retention.background import applied
+from laminar_core.spark.sending import refuse_unsendable
 from laminar_core.spark.sessions import GivenSession, OwnSession
 from laminar_core.spark.stage import SparkCluster
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -32,6 +33,8 @@ def started(
     progress: bool | None = None,
 ) -> StreamingJob:
     """Start the job in the background; see ``Pipeline.start``."""
+    plan = pipeline.plan()
+    refuse_unsendable(plan)
     session = spark if isinstance(spark, OwnSession) else GivenSession(spark)
     clock = SystemClock()
     cluster = SparkCluster(  # First: of a session that cannot be used nothing can be asked.
@@ -54,7 +57,7 @@ def started(
     exporter = open_exporter(run.metrics, options.job, clock)
     if exporter is not None:
         listener = exporter.beside(listener)
-    supervisor = Supervisor(cluster, pipeline.plan(), options, store, clock, listener)
+    supervisor = Supervisor(cluster, plan, options, store, clock, listener)
     return StreamingJob(supervisor, reported, exporter, display)
 
 

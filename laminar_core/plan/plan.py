@@ -4,7 +4,7 @@ Worker *i* hosts subtask *i* of every vertex. Inside a vertex operators call eac
 an edge is a set of channels, one FIFO per pair of sender and receiver subtask.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -127,12 +127,17 @@ class Vertex:
 
     def operator_ids(self) -> Iterator[str]:
         """Yield the ids of all members of the chain that take part in checkpoints, in order."""
+        for operator_id, _ in self.members():
+            yield operator_id
+
+    def members(self) -> Iterator[tuple[str, Source | AnySpec | Sink]]:
+        """Yield the source, the operators and the sink of the chain with their ids, in order."""
         if self.source is not None:
-            yield self.source.operator_id
+            yield self.source.operator_id, self.source.source
         for operator in self.operators:
-            yield operator.operator_id
+            yield operator.operator_id, operator
         if self.sink is not None:
-            yield self.sink.operator_id
+            yield self.sink.operator_id, self.sink.sink
 
     def operators_with_inputs(self) -> Iterator[tuple[AnySpec, tuple[pa.Schema, ...]]]:
         """Yield every operator with the schema of each of its inputs."""
@@ -235,9 +240,9 @@ class Plan:
     def _described(self) -> dict[str, JsonObject]:
         described: dict[str, JsonObject] = {}
         for vertex in self.vertices:
-            for operator_id, describe in _descriptions_of(vertex):
+            for operator_id, member in vertex.members():
                 try:
-                    described[operator_id] = describe()
+                    described[operator_id] = member.describe()
                 except LaminarError:
                     raise
                 except Exception as error:
@@ -316,16 +321,6 @@ class Plan:
                     f"{operator.operator_id} needs event time, and in loop {loop} there is none: "
                     "put it behind the loop"
                 )
-
-
-def _descriptions_of(vertex: Vertex) -> Iterator[tuple[str, Callable[[], JsonObject]]]:
-    """Yield what describes each member of the chain, with its id."""
-    if vertex.source is not None:
-        yield vertex.source.operator_id, vertex.source.source.describe
-    for operator in vertex.operators:
-        yield operator.operator_id, operator.describe
-    if vertex.sink is not None:
-        yield vertex.sink.operator_id, vertex.sink.sink.describe
 
 
 def _describe_input(edge: Edge) -> str:

@@ -1,5 +1,6 @@
 """The start of a pipeline: what cannot run it is refused before anything is written."""
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +23,17 @@ def test_a_session_that_cannot_run_jobs_is_refused_and_the_store_stays_untouched
     connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(ConfigurationError, match="Spark Connect"):
         started(p, connect, CheckpointConfig(str(tmp_path / "store")), RunConfig(), ignore)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_function_that_cannot_be_sent_is_refused_and_the_store_stays_untouched(
+    tmp_path: Path,
+) -> None:
+    p, lock = Pipeline("p"), threading.Lock()
+    rows = p.source("in", MemorySource([pa.table({"n": [1]})]))
+    rows.map(lambda batch: lock and batch, schema=rows.schema, name="m").sink("out", CollectSink())
+    with pytest.raises(ConfigurationError, match="m cannot be sent to the workers: cannot pickle"):
+        started(p, SimpleNamespace(), CheckpointConfig(str(tmp_path / "s")), RunConfig(), ignore)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -221,8 +221,13 @@ class DatagenSource(Source):
     def __post_init__(self) -> None:
         if not self.fields:
             raise _invalid("DatagenSource needs at least one field")
-        for name in self.fields:
+        given: Any = self.fields
+        if not isinstance(given, Mapping):
+            raise _invalid(f"fields are generators by name, not {given!r}")
+        for name, made in self.fields.items():
             _check_text("the name of a field", name)
+            if isinstance(made, type) or not hasattr(made, "column"):
+                raise _invalid(f"field {name!r} is made as in Sequence(), and not {made!r}")
         _check_whole("splits", self.splits)
         _check_whole("batch_rows", self.batch_rows)
         if not isinstance(self.seed, int):  # pyright: ignore[reportUnnecessaryIsInstance]

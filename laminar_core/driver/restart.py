@@ -7,11 +7,12 @@ milliseconds of a clock that never goes back.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 
 
+@runtime_checkable
 class RestartStrategy(Protocol):
     """Decides from all failures so far, the newest last."""
 

@@ -140,8 +140,15 @@ class FilterRows:
         """Return the input's schema.
 
         Raises:
-            ConfigurationError: the predicate does not fit the input (WRONG_SCHEMA).
+            ConfigurationError: the predicate does not fit the input (WRONG_SCHEMA), or is neither
+                an expression nor a function (INVALID_PIPELINE).
         """
+        if not isinstance(self.predicate, pc.Expression) and not callable(self.predicate):
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"filter {self.operator_id!r} needs an expression, as in pc.field('amount') > 0, or"
+                f" a function of a batch, not {self.predicate!r}",
+            )
         empty = as_batch(input_schema.empty_table())
         try:
             self._keep(empty)

@@ -28,7 +28,7 @@ from laminar_core.driver.events import JobListener
 from laminar_core.driver.options import JobResult
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.terminal import say
-from laminar_core.pipeline.arguments import require_instance, require_methods
+from laminar_core.operators.arguments import require_instance, require_methods
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.explain import plan_lines
 from laminar_core.pipeline.graph import Node, plan_of

@@ -1,8 +1,8 @@
 """The configuration of a run in Python: models of ``configuration`` with further fields."""
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import ConfigDict, Field, InstanceOf, SkipValidation, model_validator
+from pydantic import ConfigDict, Field, InstanceOf, model_validator
 
 from laminar_core.configuration import (
     CheckpointOptions,
@@ -83,7 +83,7 @@ class RunConfig(StartOptions, NetworkOptions, SupervisionOptions):
     """Number of Spark tasks; by default as many as Spark runs at once."""
     job: str | None = None
     """Name of the job in the store; by default the pipeline's."""
-    restart: Annotated[RestartStrategy, SkipValidation] = ExponentialDelay()
+    restart: InstanceOf[RestartStrategy] = ExponentialDelay()
     """When a job that failed is started again."""
     actor: InstanceOf[Actor] = LAMINAR
     """Who starts the job and why, for the claim and the audit log."""

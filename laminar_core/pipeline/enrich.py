@@ -14,9 +14,13 @@ from typing import NotRequired, Required, TypedDict
 
 import pyarrow as pa
 
+from laminar_core.operators.arguments import (
+    require_function,
+    require_instance,
+    require_schema,
+)
 from laminar_core.operators.enrich.spec import AsyncFunction, Enrich, OnError
 from laminar_core.operators.enrich.subtask import Limits
-from laminar_core.pipeline.arguments import require_function, require_instance
 from laminar_core.units import Duration, duration_ms
 
 
@@ -47,7 +51,7 @@ def enrichment(name: str, function: AsyncFunction, options: EnrichOptions) -> En
         ConfigurationError: the timeout is no duration (INVALID_OPTION).
     """
     require_function(function, f"{name} takes a coroutine function")
-    require_instance(options.get("schema"), pa.Schema, f"{name}: schema is a pyarrow.schema([…])")
+    require_schema(options.get("schema"), f"the schema of {name}")
     limits = Limits(
         options.get("concurrency", 100),
         duration_ms(options.get("timeout", "10 seconds")),

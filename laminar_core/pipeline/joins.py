@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import WINDOW_END
+from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.joins.as_of import AsOfJoin
 from laminar_core.operators.joins.columns import JoinedColumns
 from laminar_core.operators.joins.forward import ForwardAsOfJoin
@@ -15,7 +16,6 @@ from laminar_core.operators.joins.side import JoinSide
 from laminar_core.operators.joins.waiting import AsOfHow
 from laminar_core.operators.joins.window import WindowJoin
 from laminar_core.operators.windows import Window, are_equal, require_window, window_text
-from laminar_core.pipeline.arguments import require_instance
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
 from laminar_core.state.window_layout import WINDOW_START
 from laminar_core.units import Duration, duration_us, signed_duration_us

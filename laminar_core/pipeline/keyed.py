@@ -8,6 +8,7 @@ import pyarrow as pa
 from laminar_core.aggregates.accumulators import Aggregate
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
+from laminar_core.operators.arguments import require_instance, require_schema
 from laminar_core.operators.base import MultiInputSpec
 from laminar_core.operators.process.declared import State
 from laminar_core.operators.process.spec import (
@@ -19,7 +20,6 @@ from laminar_core.operators.process.spec import (
 from laminar_core.operators.running import CombineRows, RunningAggregate
 from laminar_core.operators.sessions import PartialSessions, Sessions
 from laminar_core.operators.windows import Window, require_window
-from laminar_core.pipeline.arguments import require_instance, require_schema
 from laminar_core.pipeline.combined import aggregated
 from laminar_core.pipeline.connected import ConnectedStreams, process_time
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
@@ -336,13 +336,16 @@ def _declared(
     sides: Mapping[str, pa.Schema] | None,
 ) -> Process:
     problem = ""
-    require_schema(schema, f"process {name!r}")
+    if schema is not None:
+        require_schema(schema, f"the schema of {name}")
     if isinstance(process, type):
         problem = "is a class: pass an instance of it"
     elif isinstance(process, Process):
         if schema is None and state is None and sides is None:
             return process
         problem = "declares its schema, state and sides itself: leave them out here"
+    elif not callable(process):
+        problem = "needs a method process, and attributes state and schema"
     elif schema is not None:
         return FunctionProcess(process, schema, state or {}, sides or {})
     else:

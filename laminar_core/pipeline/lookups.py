@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.arguments import require_instance, require_methods
 from laminar_core.operators.joins.side import SUFFIX
 from laminar_core.operators.lookups.columns import LookupColumns, LookupHow
 from laminar_core.operators.lookups.table import LookupRows, Matches, Table
 from laminar_core.operators.lookups.versions import Life, VersionLookup
-from laminar_core.pipeline.arguments import require_instance, require_methods
 from laminar_core.pipeline.joins import On, Times, key_names, time_columns
 from laminar_core.records.paths import check_operator_id
 from laminar_core.units import Duration, duration_us

@@ -10,6 +10,12 @@ import pyarrow.compute as pc
 from laminar_core.connectors.base import Sink
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.terminal import say
+from laminar_core.operators.arguments import (
+    require_function,
+    require_instance,
+    require_methods,
+    require_schema,
+)
 from laminar_core.operators.base import LATE, MultiInputSpec, OperatorSpec, side_outputs_of
 from laminar_core.operators.columns import require_columns
 from laminar_core.operators.deduplicate import Deduplicate
@@ -28,12 +34,6 @@ from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColum
 from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.operators.weights import WEIGHT
 from laminar_core.operators.windows import Window
-from laminar_core.pipeline.arguments import (
-    require_function,
-    require_instance,
-    require_methods,
-    require_schema,
-)
 from laminar_core.pipeline.enrich import EnrichOptions, enrichment
 from laminar_core.pipeline.event_time import EventTime
 from laminar_core.pipeline.folding import folded
@@ -130,7 +130,8 @@ class Stream(Lookups):
     ) -> "Stream":
         """Replace every batch by ``function(batch)``."""
         name = self._pipeline.name_for("map", name)
-        require_schema(schema, name)
+        if schema is not None:
+            require_schema(schema, f"the schema of {name}")
         return self.then(MapBatches(name, function, schema))
 
     def flat_map(
@@ -146,7 +147,8 @@ class Stream(Lookups):
         ``Side(name, batch)`` among them goes to ``side(name)``; ``sides`` are the columns of each.
         """
         name = self._pipeline.name_for("flat-map", name)
-        require_schema(schema, name)
+        if schema is not None:
+            require_schema(schema, f"the schema of {name}")
         sides = {} if sides is None else sides
         require_instance(sides, Mapping, f"{name}: sides is a mapping from names to schemas")
         return self.then(FlatMapBatches(name, function, schema, sides))
@@ -161,7 +163,7 @@ class Stream(Lookups):
         """
         name = self._pipeline.name_for("map-rows", name)
         require_function(function, f"{name} takes a function")
-        require_instance(schema, pa.Schema, f"{name}: schema is a pyarrow.schema([…])")
+        require_schema(schema, f"the schema of {name}")
         return self.then(MapRows(name, function, schema, self.updates.mode == "retract"))
 
     def enrich(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.columns import require_columns
 from laminar_core.operators.first_rows import FirstRows
 from laminar_core.operators.joins.kinds import How
@@ -12,7 +13,6 @@ from laminar_core.operators.joins.updating import UpdatingJoin
 from laminar_core.operators.sort_keys import SortKey
 from laminar_core.operators.top_rows import TopRows
 from laminar_core.operators.weighted_top import WeightedTop
-from laminar_core.pipeline.arguments import require_instance
 from laminar_core.pipeline.joins import JoinOptions, event_time_of, sides_of
 from laminar_core.plan.plan import Keyed
 from laminar_core.records.paths import check_operator_id

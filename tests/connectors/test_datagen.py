@@ -258,3 +258,9 @@ def test_numbers_end_where_64_bits_do():
         with pytest.raises(DataError, match="do not fit into 64 bits") as caught:
             DatagenSource({"n": field}).rows_between(0, 3)
         assert caught.value.code is ErrorCode.ARITHMETIC_OVERFLOW
+
+
+@pytest.mark.parametrize("fields", [["id"], {"id": 3}, {"id": Sequence}])
+def test_fields_that_are_no_generators_are_refused(fields) -> None:
+    with pytest.raises(ConfigurationError, match=r"generators by name|is made as in Sequence"):
+        DatagenSource(fields)

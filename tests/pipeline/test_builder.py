@@ -153,6 +153,28 @@ def test_what_cannot_be_is_refused_where_it_is_written(what: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+class Stateless:
+    def process(self, rows, keys, state, timers) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda _: Pipeline(3), "the job name comes first and is text, not int"),
+        (lambda s: s.filter("key > 1"), "filter 'filter-1' needs an expression, as in pc.field"),
+        (lambda s: s.key_by("key").process("a", Stateless()), "'a' needs a method process, and"),
+        (
+            lambda s: s.key_by("key").process("a", print, schema=s.schema, state={"n": int}),
+            "state 'n' of process 'a' is declared as in ValueState",
+        ),
+        (lambda s: s._pipeline.run(None, checkpoint="store"), "is a CheckpointConfig"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_in_one_line(make, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        make(stream())
+
+
 def test_windows_take_the_time_of_the_watermark_or_the_one_they_are_given() -> None:
     keyed = stream().key_by("key")
     assert keyed.window(MINUTE, time="at").aggregate("a", agg.count()).schema.names[0] == "key"

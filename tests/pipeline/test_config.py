@@ -258,3 +258,8 @@ def test_everything_about_a_run_reaches_the_runtime() -> None:
     assert (imported.from_savepoint, imported.claim_savepoint) == ("s", True)
     reset = job_options("pipeline", 1, checkpoint, RunConfig(reset_state=("totals",)))
     assert reset.reset_state == ("totals",)
+
+
+def test_a_number_is_no_restart_strategy() -> None:
+    with pytest.raises(ConfigurationError, match="restart: must be an instance of RestartStrategy"):
+        RunConfig(restart=3)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from laminar_core.connectors.kafka.start_text import start_of
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.host.clock import SystemClock
 from laminar_core.host.extras import needs_extra
+from laminar_core.operators.arguments import require_schema
 from laminar_core.operators.base import JsonObject
 from laminar_core.state.splits import skipped
 from laminar_core.units import is_whole
@@ -139,6 +140,7 @@ class KafkaSource(Source):
             )
         if not is_whole(self.prefetch_bytes) or self.prefetch_bytes < 1:
             raise _invalid(f"prefetch_bytes must be at least 1, got {self.prefetch_bytes!r}")
+        require_schema(self.columns, "columns")
         self.schema()
         self.decoder()
 

@@ -142,6 +142,15 @@ class ProcessSpec(Generic[P]):
     keys: tuple[str, ...]
     process: P
 
+    def __post_init__(self) -> None:
+        for name, declared in self.process.state.items():
+            if isinstance(declared, type) or not hasattr(declared, "ttl_us"):
+                raise ConfigurationError(
+                    ErrorCode.INVALID_PIPELINE,
+                    f"state {name!r} of process {self.operator_id!r} is declared as in"
+                    f" ValueState(pa.int64()), and not as {declared!r}",
+                )
+
     @property
     def needs_event_time(self) -> bool:
         """Whether it acts on event time, which there is not in a loop."""

@@ -340,3 +340,22 @@ def test_a_long_line_is_whole_or_a_letter(tmp_path: Path, mark: bytes) -> None:
     source = source_of(tmp_path, format=RawFormat(), columns=of_text)
     rows = read(source, first_splits(source))
     assert rows == [{"v": "short"}, {"position": 0, "defect": "too-large"}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {"format": "json"},
+            r"format is made, as in JsonFormat\(\) or CsvFormat\(\), and not 'json'",
+        ),
+        ({"format": JsonFormat}, "format is made, as in"),
+        ({"columns": {"id": pa.int64()}}, "columns is a schema, as in"),
+        ({"partitions": ["day"]}, "partitions is a schema, as in"),
+    ],
+)
+def test_a_format_and_columns_of_another_type_are_refused(
+    tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        source_of(tmp_path, **changes)

@@ -1,4 +1,4 @@
-"""Arguments of the methods that build a pipeline: other types are refused in one line."""
+"""Arguments of what a pipeline is built of: other types are refused in one line."""
 
 from types import UnionType
 
@@ -42,14 +42,14 @@ def require_function(argument: object, wanted: str) -> None:
         raise other_argument(argument, wanted)
 
 
-def require_schema(schema: object, operator: str) -> None:
-    """Accept a schema of Arrow, or None.
+def require_schema(schema: object, name: str) -> None:
+    """Accept a schema of Arrow; the message says ``name``.
 
     Raises:
         ConfigurationError: it is something else (INVALID_OPTION).
     """
-    if schema is not None and not isinstance(schema, pa.Schema):
-        raise other_argument(schema, f"{operator}: schema is a pyarrow.schema([…])")
+    wanted = f'{name} is a schema, as in pa.schema([("id", pa.int64())])'
+    require_instance(schema, pa.Schema, wanted)
 
 
 def other_argument(argument: object, wanted: str) -> ConfigurationError:

@@ -500,7 +500,7 @@ class Configuration(Options, JobSections):
                 message names file and key.
         """
         try:
-            return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+            return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
         except OSError as error:
             raise ConfigurationError(
                 ErrorCode.NO_SUCH_PATH, f"{path} cannot be read: {error.strerror}"

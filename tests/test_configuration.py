@@ -252,6 +252,13 @@ def test_the_example_of_the_documentation_is_read(empty_folder: Path) -> None:
     assert effective([], SETTINGS["state.memory"]) == ("1GiB", "DEFAULT_MAP")
 
 
+def test_a_file_may_have_the_mark_and_the_ends_of_lines_that_windows_writes(
+    empty_folder: Path,
+) -> None:
+    (empty_folder / "laminar.toml").write_bytes(b"\xef\xbb\xbfworkers = 3\r\n")
+    assert effective([], SETTINGS["workers"])[0] == 3
+
+
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"nowhere.toml cannot be read"):
         Configuration.read(Path("nowhere.toml"))

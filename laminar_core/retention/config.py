@@ -79,7 +79,7 @@ class RetentionConfig(Options):
             ConfigurationError: there is no such file, or it is no policy.
         """
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(
                 ErrorCode.NO_SUCH_PATH, f"{path} cannot be read: {error}"

@@ -52,6 +52,7 @@ def test_left_over_files_may_still_be_called_orphans() -> None:
     ("name", "text"),
     [
         ("p.toml", 'keep_last = 5\nmax_age = "2 days"\n'),
+        ("p.toml", '\ufeffkeep_last = 5\r\nmax_age = "2 days"\r\n'),
         ("p.json", '{"keep_last": 5, "max_age": "2 days"}'),
     ],
 )

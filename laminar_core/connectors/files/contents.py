@@ -120,6 +120,7 @@ def _pass_header(lines: LineReader, name: str, header: Header) -> None:
         raise DataError(ErrorCode.UNREADABLE_FILE, problem) from error
     if tuple(names) != header.columns:
         found, columns = one_line(", ".join(names)), ", ".join(header.columns)
+        columns += " without blanks" if [*map(str.strip, names)] == [*header.columns] else ""
         raise DataError(
             ErrorCode.UNREADABLE_FILE,
             f"{name} begins with the columns {found} instead of {columns}",

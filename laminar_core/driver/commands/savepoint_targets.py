@@ -69,7 +69,7 @@ class SavepointTargets:
         return [path for path in paths if self.named or path != Path(path.anchor)]
 
     def _refused(self, target: str, problem: str) -> ConfigurationError:
-        places = ", ".join(place.partition("?")[0] for place in self._places())
+        places = ", ".join(dict.fromkeys(place.partition("?")[0] for place in self._places()))
         return ConfigurationError(
             ErrorCode.INVALID_OPTION,
             f"{target} {problem} ({places}): choose a folder there, start the driver with "

@@ -50,6 +50,7 @@ def test_another_header_names_the_file(tmp_path: Path) -> None:
     [
         (b"n\r1\r", "begins with no header: .*new-line character.*: n 1$"),
         (150_000 * b"n" + b"\n1\n", "begins with no header: field larger than .*: n{299}…$"),
+        (b" n\n1\n", "begins with the columns n instead of n without blanks$"),
         (b"n\x1b[31m\n1\n", r"begins with the columns n\\x1b\[31m instead of n$"),
     ],
 )

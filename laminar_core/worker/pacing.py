@@ -69,6 +69,8 @@ class PacedSource:
             return None
         if self.watch is not None:
             self.watch.steer()
+        if self._rows_per_second is not None:  # A large batch would be followed by a long pause.
+            rows_max = int(max(min(rows_max, self._rows_per_second), 1))
         batch = self.reader.poll(rows_max)
         if batch is None:
             return None

@@ -70,6 +70,12 @@ def test_a_batch_is_due_when_the_rows_before_it_have_had_their_time() -> None:
     assert source.wait_ms() == 1000
 
 
+@pytest.mark.parametrize(("pace", "rows"), [(100, 100), (0.5, 1), (float("inf"), 900)])
+def test_a_batch_has_at_most_the_rows_of_a_second(pace: float, rows: int) -> None:
+    source, _ = paced(Queue(900), pace=pace)
+    assert source.poll(ALL).rows.num_rows == rows
+
+
 @given(
     st.lists(st.integers(1, 1000), max_size=20),
     st.floats(0.1, 1e6),
@@ -125,7 +131,7 @@ def test_a_source_without_splits_to_watch_is_idle_without_a_timeout() -> None:
 
 def test_a_source_that_its_pace_holds_back_is_not_idle() -> None:
     """Its rows would come late if event time went on without it."""
-    source, clock = paced(Queue(1000, 1), pace=100, idle_ms=500)
+    source, clock = paced(Queue(1, 1), pace=0.1, idle_ms=500)
     assert source.poll(ALL) is not None
     for _ in range(9):
         clock.wait_ms(1000)

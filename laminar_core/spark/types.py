@@ -26,6 +26,8 @@ _WIDER = {
     pa.null(): pa.string(),
     pa.large_string(): pa.string(),
     pa.large_binary(): pa.binary(),
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
 }
 
 
@@ -94,6 +96,8 @@ def _converted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def _known(of: pa.DataType) -> pa.DataType:
     types = pa.types
+    if isinstance(of, pa.BaseExtensionType):
+        return _known(of.storage_type)
     if of in _WIDER:
         return _WIDER[of]
     if types.is_dictionary(of):

@@ -31,6 +31,8 @@ VALUES: list[tuple[pa.DataType, list, str, list | None]] = [
     (pa.binary(), [b"a"], "binary", None),
     (pa.large_binary(), [b"a"], "binary", None),
     (pa.binary(2), [b"ab", None], "binary", None),
+    (pa.string_view(), ["a", None], "string", None),
+    (pa.binary_view(), [b"a"], "binary", None),
     (pa.dictionary(pa.int32(), pa.string()), ["a", None, "a"], "string", None),
     (pa.decimal128(10, 2), [Decimal("1.50")], "decimal(10,2)", None),
     (pa.decimal256(38, 0), [Decimal(7)], "decimal(38,0)", None),
@@ -71,6 +73,17 @@ def test_every_type_becomes_one_that_spark_takes(of, values, name, wanted):
     (batch,) = spark_batches(rows, schema)
     assert batch.schema.equals(arrow_schema(schema))
     assert batch.column(0).to_pylist() == (values if wanted is None else wanted)
+
+
+def test_identifiers_become_their_bytes_at_any_depth():
+    bytes_of = [b"0123456789abcdef", None]
+    values = pa.ExtensionArray.from_storage(pa.uuid(), pa.array(bytes_of, pa.binary(16)))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), values)
+    rows = pa.table({"x": values, "y": lists})
+    schema = spark_schema(rows.schema)
+    assert schema.simpleString() == "struct<x:binary,y:array<binary>>"
+    (batch,) = spark_batches(rows, schema)
+    assert batch.to_pydict() == {"x": bytes_of, "y": [[one] for one in bytes_of]}
 
 
 def test_only_the_columns_that_are_asked_for_are_there_in_that_order():

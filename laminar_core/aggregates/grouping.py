@@ -80,7 +80,10 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
 
 def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the column without a dictionary encoding."""
-    return column.cast(plain_type(column.type)) if pa.types.is_dictionary(column.type) else column
+    if not pa.types.is_dictionary(column.type):
+        return column
+    chunks = [chunk.dictionary_decode() for chunk in column.chunks]  # Structs cannot be cast.
+    return pa.chunked_array(chunks, column.type.value_type)
 
 
 def has_nulls(column: pa.ChunkedArray) -> bool:

@@ -22,7 +22,7 @@ _SIGN = np.int64(-(2**63))
 
 def plain(column: pa.Array) -> pa.Array:
     """Return the column without a dictionary encoding."""
-    return column.cast(plain_type(column.type))
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def canonical_type(data_type: pa.DataType) -> pa.DataType:

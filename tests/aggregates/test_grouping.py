@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from laminar_core.aggregates.grouping import Reduction, group
+from laminar_core.aggregates.grouping import Reduction, group, plain_column
 from laminar_core.errors import DataError, ErrorCode
 
 NAN = float("nan")
@@ -135,6 +135,14 @@ def test_large_unsigned_numbers_are_summed_exactly_or_refused() -> None:
 def test_large_values_of_other_groups_do_not_stop_a_sum() -> None:
     values = pa.array([INT64_MAX, -INT64_MAX, 7])
     assert reduced("sum", values, ["a", "b", "c"]) == [INT64_MAX, -INT64_MAX, 7]
+
+
+@pytest.mark.parametrize("values", [[{"a": 1}, None], [[1, 2], []]], ids=["structs", "lists"])
+def test_dictionaries_of_nested_values_become_plain(values: list) -> None:
+    indices = pa.array([1, 0, None], pa.int8())
+    encoded = pa.chunked_array([pa.DictionaryArray.from_arrays(indices, pa.array(values))])
+    assert plain_column(encoded).to_pylist() == [values[1], values[0], None]
+    assert plain_column(pa.chunked_array([], encoded.type)).type == pa.array(values).type
 
 
 def test_no_rows_make_no_groups() -> None:

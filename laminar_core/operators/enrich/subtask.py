@@ -302,12 +302,12 @@ def _rows_max(of: pa.DataType) -> int:
 
 
 def _encoded(plain: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Encode plain columns as they came: each value is once in its dictionary, and no null."""
+    """Encode plain columns as they came: no null is in a dictionary, and no value twice."""
     columns: list[pa.Array] = []
     for field in schema:
         column = plain.column(field.name)
         if pa.types.is_dictionary(field.type):
-            found = as_array(comparable(pa.chunked_array([column]))).dictionary_encode()
+            found = _dictionary_of(column)
             columns.append(
                 pa.DictionaryArray.from_arrays(
                     found.indices.cast(field.type.index_type),
@@ -318,6 +318,15 @@ def _encoded(plain: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         else:
             columns.append(column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _dictionary_of(column: pa.Array) -> pa.DictionaryArray:
+    """Encode a column; nested values, which pyarrow does not compare, stay apart."""
+    if not pa.types.is_nested(column.type):
+        return as_array(comparable(pa.chunked_array([column]))).dictionary_encode()
+    known = column.is_valid().to_numpy(zero_copy_only=False)
+    places = pa.array(np.cumsum(known) - 1, mask=~known)
+    return pa.DictionaryArray.from_arrays(places, column.filter(pa.array(known)))
 
 
 def _least(snapshots: Sequence[Snapshot], name: str) -> int | None:

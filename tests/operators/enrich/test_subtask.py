@@ -283,6 +283,22 @@ def test_waiting_rows_of_any_dictionary_are_restored(values: pa.Array) -> None:
     assert table.rows.column("n").combine_chunks().equals(values)
 
 
+@pytest.mark.parametrize("values", [[{"a": 1}, None, {"a": 1}], [[1], [], None]])
+def test_waiting_rows_with_dictionaries_of_nested_values_are_restored(values: list) -> None:
+    encoded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int8()), pa.array(values))
+    rows = pa.record_batch({"n": encoded})
+    bench = Bench()
+    subtask = bench.subtask
+    subtask._input_schema = rows.schema
+    subtask._enqueue(rows)
+    snapshot = cut(bench)
+    subtask._queue.clear()
+    subtask.restore([snapshot])
+    waiting = [one.rows for one in subtask._queue]
+    assert all(some.schema == rows.schema for some in waiting)
+    assert [n for some in waiting for n in some.column("n").to_pylist()] == values
+
+
 class Dozing:
     """Answers after a drawn time."""
 

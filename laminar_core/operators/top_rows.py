@@ -155,8 +155,8 @@ def require_count(operator_id: str, count: int, by: Sequence[SortKey]) -> None:
         ConfigurationError: the number is out of range, or there is no order (INVALID_OPTION).
     """
     problem = ""
-    if not 1 <= count <= COUNT_MAX:
-        problem = f"keeps 1 to {COUNT_MAX:,} rows per key, not {count}"
+    if not isinstance(count, int) or not 1 <= count <= COUNT_MAX:  # pyright: ignore[reportUnnecessaryIsInstance]
+        problem = f"keeps 1 to {COUNT_MAX:,} rows per key, not {count!r}"
     elif not by:
         problem = "needs a column to order by"
     if problem:

@@ -28,7 +28,7 @@ class Lookups:
         *,
         on: On,
         how: LookupHow = "left",
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         suffix: str = SUFFIX,
         matches: Matches = "one",
         deleted: str | None = None,
@@ -41,8 +41,8 @@ class Lookups:
             payments.lookup(merchants, "merchants", on={"merchant": "id"}, deleted="is_closed")
 
         ``on``: the key columns, by a mapping if their names differ. Null matches nothing. ``how``:
-        rows for which nothing is found have nulls, or are dropped (``inner``). ``columns``: those
-        that are added, by default all; a name that is taken gets the ``suffix``.
+        rows for which nothing is found have nulls, or are dropped (``inner``). ``columns``: the one
+        that is added, or several, by default all; a name that is taken gets the ``suffix``.
 
         A *table* is pinned by its files when this is called, and each worker has it in memory. A
         checkpoint is not continued with other files, unless a person accepts that
@@ -59,8 +59,12 @@ class Lookups:
                 or there are no files.
         """
         check_operator_id(name)
+        if isinstance(columns, str):
+            columns = (columns,)
         if columns is not None:
-            require_instance(columns, list | tuple, f"{name}: columns is a list of columns")
+            require_instance(
+                columns, list | tuple, f"{name}: columns is a column, or a list of them"
+            )
         added = None if columns is None else tuple(columns)
         left_keys, right_keys = key_names(on)
         looked_up = LookupColumns(left_keys, right_keys, how, added, suffix)
@@ -70,7 +74,7 @@ class Lookups:
             return _in_versions(rows, other, name, looked_up, deleted=deleted, ttl=ttl, time=time)
         given = {"deleted": deleted is not None, "ttl": ttl is not None, "time": time is not None}
         _refuse(name, "a table", given)
-        wanted = f"{name} looks up in a table, such as LookupTable(…), or in a stream"
+        wanted = f"{name} looks up in a table, such as LookupTable.parquet(path), or in a stream"
         require_methods(other, ("schema", "pinned"), wanted)
         return _in_table(rows, other, name, looked_up, matches)
 

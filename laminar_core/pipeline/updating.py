@@ -111,7 +111,6 @@ def top_rows(  # noqa: PLR0913 - the options of KeyedStream.top
         ConfigurationError: a column is missing or of no type for this, or there is no event time.
     """
     check_operator_id(name)
-    require_instance(count, int, f"{name}: count is a number")
     texts = (by,) if isinstance(by, str) else by
     wanted = f'{name}: by is columns, as in ("price desc", "paid_at")'
     require_instance(texts, Sequence, wanted)

@@ -219,7 +219,7 @@ def test_inputs_that_do_not_fit_are_refused_in_one_line(
 
 
 def test_numbers_that_make_no_sense_are_refused() -> None:
-    for count in (0, 10_001):
+    for count in (0, 10_001, 1.5, "3"):
         with pytest.raises(ConfigurationError, match="1 to 10,000 rows per key"):
             top(count=count)
     with pytest.raises(ConfigurationError, match="needs a column to order by"):

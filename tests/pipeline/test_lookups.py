@@ -51,6 +51,11 @@ def test_a_lookup_in_a_table_needs_no_exchange_and_keeps_event_time() -> None:
     assert plan.descriptions()["rates"]["table"] == {"rows": 1}
 
 
+def test_one_column_can_be_named_as_it_is() -> None:
+    _, rows, _ = streams()
+    assert rows.lookup(TABLE, "rates", on=ON, columns="rate").schema.names[3:] == ["rate"]
+
+
 def test_a_lookup_in_versions_is_keyed_on_both_inputs() -> None:
     p, rows, versions = streams()
     found = rows.lookup(versions, "rates", on=ON, deleted="gone", ttl="1 minute")
@@ -124,6 +129,7 @@ def test_totals_are_versions_of_their_key_and_of_no_other() -> None:
         (lambda a, _: a.lookup(TABLE, "r", on=ON, columns=["x"]), "no column 'x'"),
         (lambda a, _: a.lookup(TABLE, "r", on=ON, suffix=""), "two columns would be called 'ts'"),
         (lambda a, _: a.lookup(TABLE, "no name", on=ON), "no name"),
+        (lambda a, _: a.lookup("rates/", "r", on=ON), "r looks up in a table, such as .*'rates/'"),
         (lambda a, b: a.lookup(b, "r", on=ON, matches="all"), "a stream, which has no matches"),
         (lambda a, b: a.lookup(b, "r", on=ON, time=("ts", "at")), "pass a ttl, or no time"),
         (lambda a, b: a.lookup(b, "r", on=ON, deleted="n"), "so it is bool, not int64"),

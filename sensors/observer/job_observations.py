@@ -159,7 +159,7 @@ def _event(store: CheckpointStore, asset: StreamAsset, audited: Audited) -> dg.A
             metadata |= _start(store, record)
         case "retention-apply":
             metadata |= _retention(audited)
-            if (number := (intent.before or {}).get("plan")) is not None:
+            if isinstance(number := (intent.before or {}).get("plan"), int):
                 tags[RETENTION_PLAN_TAG] = str(number)
         case _:
             metadata |= _plain(audited.said or record.before or {})

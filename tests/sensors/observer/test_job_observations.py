@@ -5,6 +5,7 @@ import pytest
 
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
+from laminar_core.resources.names import RETENTION_PLAN_TAG
 from laminar_core.sensors.facts.audit_follower import AuditFollower
 from laminar_core.sensors.observer.new_records import ACTS_MAX, ObserverCursor
 from laminar_core.sensors.run_records import HANGS_MS
@@ -234,3 +235,12 @@ def test_the_owner_of_a_claim_does_not_matter(job: Job, daemon: Daemon) -> None:
     restored(job, None)
     daemon.tick()
     assert len(daemon.observed("deployment")) == 1
+
+
+def test_a_plan_that_has_no_number_is_reported_without_one(job: Job, daemon: Daemon) -> None:
+    """Goal: a record that somebody has changed keeps no later one from being reported."""
+    number = write_down(job, "retention-apply", before={"plan": "the third"})
+    conclude(job, number)
+    daemon.tick()
+    (shown,) = daemon.observed("retention")
+    assert RETENTION_PLAN_TAG not in (shown.tags or {})

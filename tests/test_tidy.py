@@ -91,7 +91,6 @@ COVERED_ELSEWHERE = {
     "laminar_core/records/record.py": "tests/records/test_limits.py",
     "laminar_core/records/segment.py": "tests/state/test_segment_chain.py",
     "laminar_core/store/checkpoint_copy.py": "tests/driver/drill/test_drill.py",
-    "laminar_core/store/drills.py": "tests/driver/drill/test_drill.py",
     "laminar_core/store/generation_summary.py": "tests/store/test_generations.py",
     "laminar_core/store/savepoint_import.py": "tests/driver/recovery/test_importing.py",
     "laminar_core/connectors/base.py": "tests/worker/test_sinks.py",

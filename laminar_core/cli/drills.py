@@ -9,6 +9,7 @@ from laminar_core.cli.groups import GroupWithDefault, examples
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.views import print_table, size_text, wall_time
+from laminar_core.host.terminal import say
 from laminar_core.records.drill import DrillRecord
 from laminar_core.store.drills import read_drills
 
@@ -30,7 +31,10 @@ drills.add_command(drill, "run")
 @json_option
 def list_drills(*, store: str, job: str | None, as_json: bool) -> None:
     """List the restore drills of a job and their results, oldest first."""
-    found = read_drills(open_job(store, job))
+    problems: list[str] = []
+    found = read_drills(open_job(store, job), problems)
+    for problem in problems:
+        say(f"cannot be read: {problem}", err=True)
     if as_json:
         click.echo(json.dumps([one.model_dump(mode="json") for one in found], indent=1))
         return

@@ -9,8 +9,7 @@ from laminar_core.store.records import create_or_confirm, read_record
 
 def newest_number(store: CheckpointStore) -> int:
     """Return the number of the last drill; 0 if there was none."""
-    names = store.objects.children(store.paths.drills)
-    return max((n for n in map(number_in, names) if n is not None), default=0)
+    return max(_numbers(store), default=0)
 
 
 def write_drill(store: CheckpointStore, record: DrillRecord) -> DrillRecord:
@@ -24,20 +23,30 @@ def write_drill(store: CheckpointStore, record: DrillRecord) -> DrillRecord:
     return record
 
 
-def read_drills(store: CheckpointStore) -> list[DrillRecord]:
-    """Return all readable drill records, oldest first."""
-    numbers = range(1, newest_number(store) + 1)
-    return [record for number in numbers if (record := _read(store, number)) is not None]
+def read_drills(store: CheckpointStore, problems: list[str]) -> list[DrillRecord]:
+    """Return all readable drill records, oldest first; ``problems`` gets a line for each other."""
+    read = (_read(store, number, problems) for number in sorted(_numbers(store)))
+    return [record for record in read if record is not None]
 
 
-def newest_drill(store: CheckpointStore) -> DrillRecord | None:
-    """Return the last readable drill record; None if there is none."""
-    numbers = range(newest_number(store), 0, -1)
-    return next(filter(None, (_read(store, number) for number in numbers)), None)
+def newest_drill(store: CheckpointStore, problems: list[str]) -> DrillRecord | None:
+    """Return the last readable drill record; None if there is none.
+
+    ``problems`` gets a line for each newer record that cannot be read.
+    """
+    numbers = sorted(_numbers(store), reverse=True)
+    return next(filter(None, (_read(store, number, problems) for number in numbers)), None)
 
 
-def _read(store: CheckpointStore, number: int) -> DrillRecord | None:
+def _numbers(store: CheckpointStore) -> set[int]:
+    """Return the numbers in the listing, which may have any gaps: a stray file has any number."""
+    found = map(number_in, store.objects.children(store.paths.drills))
+    return {number for number in found if number is not None}
+
+
+def _read(store: CheckpointStore, number: int, problems: list[str]) -> DrillRecord | None:
     try:
         return read_record(store.objects, store.paths.drill(number), DrillRecord)
-    except CorruptCheckpointError:
+    except CorruptCheckpointError as error:
+        problems.append(str(error))
         return None

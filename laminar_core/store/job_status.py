@@ -114,7 +114,7 @@ def read_status(store: CheckpointStore, now_ms: int) -> JobStatus:
         checkpoint=_newest_checkpoint(store, now_ms, problems),
         mode=None if found.claim is None or found.end else _mode(store, found.claim, problems),
         pins=tuple(Pins(store).list()),
-        drill=newest_drill(store),
+        drill=newest_drill(store, problems),
         problems=tuple(problems),
     )
 

@@ -78,7 +78,7 @@ def test_without_a_checkpoint_nothing_is_started(cli, own_imports, tmp_path, mon
     claim(store)
     assert "no completed checkpoint to drill" in cli(*words).err
     assert "no completed checkpoint to drill" in cli(*words, "--checkpoint", 1).err
-    assert read_drills(store) == []
+    assert read_drills(store, []) == []
 
 
 def test_what_was_proven_is_printed(capsys) -> None:

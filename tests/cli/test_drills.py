@@ -25,3 +25,15 @@ def test_every_drill_is_a_line(cli, tmp_path) -> None:
     assert second.endswith("weekly; a row is lost")
     told = json.loads(cli("drills", "--store", tmp_path, "--json").out)
     assert told == [passed.model_dump(mode="json"), failed.model_dump(mode="json")]
+
+
+def test_a_record_that_cannot_be_read_is_reported(cli, tmp_path) -> None:
+    store = open_job(LocalObjectStore(tmp_path))
+    claim(store)
+    write_drill(store, record(number=1))
+    store.objects.put(store.paths.drill(2), b"{")
+    answer = cli("drills", "--store", tmp_path, "--json")
+    assert [one["number"] for one in json.loads(answer.out)] == [1]
+    assert answer.code == 0
+    assert answer.err.startswith("cannot be read: ")
+    assert store.paths.drill(2) in answer.err

@@ -221,6 +221,7 @@ def test_pins_and_the_last_drill(job):
     found = status_of(job)
     assert found.drill is not None
     assert found.drill.number == 1
+    assert [job.store.paths.drill(2) in problem for problem in found.problems] == [True]
 
 
 def test_nothing_is_changed_by_looking(job):

@@ -198,7 +198,7 @@ def test_each_drill_is_written_down_and_audited() -> None:
     _, simulation = interrupted()
     first, _ = drill(simulation, actor=WEEKLY)
     second, _ = drill(simulation)
-    assert read_drills(simulation.store) == [first, second]
+    assert read_drills(simulation.store, []) == [first, second]
     audited = AuditLog(simulation.objects, simulation.store.paths, lambda: 0).records()
     assert [(r.actor, r.run_id) for r in audited if r.action == "drill"] == [
         ("weekly", "run-7"),
@@ -280,7 +280,7 @@ class TestWhatFails:
         with pytest.raises(ConfigurationError, match="checkpoint 99 cannot be restored"):
             drill(simulation, restore_id=99)
         assert objects(simulation) == before
-        assert read_drills(simulation.store) == []
+        assert read_drills(simulation.store, []) == []
 
     def test_a_pipeline_that_does_not_fit(self) -> None:
         _, simulation = interrupted()

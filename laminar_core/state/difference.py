@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow.compute import call_function
 
-from laminar_core.aggregates.grouping import Reduction, group
+from laminar_core.aggregates.grouping import Reduction, group, plain_column
 from laminar_core.aggregates.row_groups import as_array
 
 _Mask = npt.NDArray[np.bool_]
@@ -88,7 +88,8 @@ def _matched(
         _AFTER: pa.array(numbers - before.num_rows, mask=is_old),
     }
     reductions = [Reduction(name, "max", name) for name in rows]
-    found = group(dict(zip(keys, together.columns, strict=True)), pa.table(rows), reductions)
+    columns = map(plain_column, together.columns)  # Each side has a dictionary of its own.
+    found = group(dict(zip(keys, columns, strict=True)), pa.table(rows), reductions)
     # By position: a key may be called like one of ours.
     old, new = (column.to_numpy().astype(np.float64) for column in found.columns[len(keys) :])
     return old, new

@@ -130,6 +130,6 @@ def _incomparable(old: pa.Table, new: pa.Table, keys: tuple[str, ...]) -> str:
         of = new.schema.field(name).type
         if name not in old.schema.names or old.schema.field(name).type != of:
             return f"its key {name} has changed"
-        if pa.types.is_nested(of) or not _can_be_key(of):
+        if not _can_be_key(of):
             return f"its rows have no key, and {name} is a {of}"
     return ""

@@ -129,7 +129,7 @@ def test_totals_are_versions_of_their_key_and_of_no_other() -> None:
         (lambda a, _: a.lookup(TABLE, "r", on=ON, columns=["x"]), "no column 'x'"),
         (lambda a, _: a.lookup(TABLE, "r", on=ON, suffix=""), "two columns would be called 'ts'"),
         (lambda a, _: a.lookup(TABLE, "no name", on=ON), "no name"),
-        (lambda a, _: a.lookup("rates/", "r", on=ON), "r looks up in a table, such as .*'rates/'"),
+        (lambda a, _: a.lookup("rates/", "r", on=ON), "r looks up in a table, such as"),
         (lambda a, b: a.lookup(b, "r", on=ON, matches="all"), "a stream, which has no matches"),
         (lambda a, b: a.lookup(b, "r", on=ON, time=("ts", "at")), "pass a ttl, or no time"),
         (lambda a, b: a.lookup(b, "r", on=ON, deleted="n"), "so it is bool, not int64"),

@@ -64,6 +64,18 @@ def test_values_that_arrow_cannot_compare_are_compared_by_what_they_consist_of(v
     assert values_differ(*lists).tolist() == [False, True, True]
 
 
+@pytest.mark.parametrize("keys", [["key"], []], ids=["keys", "whole rows"])
+def test_each_side_may_have_a_dictionary_of_its_own(keys):
+    before, after = (
+        pa.table({"key": pa.array(values, pa.dictionary(pa.int8(), pa.string()))})
+        for values in (["a", "b"], ["c", None, "b"])
+    )
+    found = difference(before, after, keys)
+    assert found.added.to_pydict() == {"key": ["c", None]}
+    assert found.removed.to_pydict() == {"key": ["a"]}
+    assert found.unchanged_count == 1
+
+
 def test_without_keys_rows_are_added_and_removed():
     found = difference(
         pa.table({"a": [1, 2], "b": ["x", "y"]}), pa.table({"a": [2, 2], "b": ["y", "z"]}), []

@@ -115,6 +115,30 @@ def test_a_key_that_has_another_name_cannot_be_compared(store):
     assert found.parts == ()
 
 
+def test_structs_are_compared_like_other_keys(store):
+    of = pa.struct([("shop", pa.int64()), ("city", pa.string())])
+    keys = [{"shop": 1, "city": "x"}, None, {"shop": None, "city": None}]
+    manifest = write_windows(store, 1, [], parallelism=1)
+    rows = [
+        pa.table(
+            {
+                "key_group": pa.array([0, 0], pa.int32()),
+                "merchant": pa.array(keys[first : first + 2], of),
+                "window_start": pa.array([0, 0], pa.timestamp("us", "UTC")),
+                "count(*)": [1, 1 + first],
+                "sum(amount)": [1, 2],
+            }
+        )
+        for first in (0, 1)
+    ]
+    both = [
+        with_rows_of(manifest, 1, store.parts.write_state(CheckpointId(n), "totals", 0, table))
+        for n, table in enumerate(rows, 3)
+    ]
+    found = compare_operator(store.parts, *both, "totals")
+    assert (found.notes, counts(found)) == ((), (1, 1, 1, 0))
+
+
 @pytest.mark.parametrize(
     ("column", "what"),
     [

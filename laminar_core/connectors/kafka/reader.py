@@ -30,6 +30,7 @@ from laminar_core.connectors.kafka.records import (
     runs_of,
     time_of,
     uncollected,
+    with_readable_headers,
 )
 from laminar_core.connectors.kafka.reports import ReaderRefusal
 from laminar_core.connectors.kafka.split_reading import Chunk, SplitReading
@@ -260,13 +261,23 @@ class KafkaReader(SourceReader):
     def _chunk(self, records: Sequence[Message], next_offset: int, epoch: int | None) -> Chunk:
         if self._source.skips_tombstones:
             records = [record for record in records if record.value() is not None]
-        decoded = self._decoder.decode(as_messages(records))
+        messages, metadata = as_messages(records), self._source.metadata
+        decoded = self._decoder.decode(messages)
         origins = np.asarray(decoded.origins)
-        columns = [metadata_column(name, records, origins) for name in self._source.metadata]
+        columns = [metadata_column(name, records, origins) for name in metadata]
         rows = pa.RecordBatch.from_arrays([*decoded.rows.columns, *columns], schema=self._schema)
-        time_ms = time_of(records[0]) if records else 0
-        offsets = offsets_of(records)
-        return Chunk(rows, origins, offsets, decoded.letters, next_offset, epoch, time_ms)
+        decoded = replace(decoded, rows=rows)
+        if "headers" in metadata:
+            decoded = with_readable_headers(decoded, messages)
+        return Chunk(
+            decoded.rows,
+            np.asarray(decoded.origins),
+            offsets_of(records),
+            decoded.letters,
+            next_offset,
+            epoch,
+            time_of(records[0]) if records else 0,
+        )
 
     def _refuse(self, place: tuple[str, int], error: KafkaError) -> NoReturn:
         topic, partition = place

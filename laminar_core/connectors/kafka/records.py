@@ -17,8 +17,14 @@ from confluent_kafka import (
     Message,
 )
 
-from laminar_core.connectors.formats.messages import Messages
-from laminar_core.connectors.kafka.metadata import METADATA_TYPES, Metadata
+from laminar_core.connectors.formats.messages import (
+    Decoded,
+    Defect,
+    MessageRefusedError,
+    Messages,
+    letters_of,
+)
+from laminar_core.connectors.kafka.metadata import METADATA_TYPES, PREFIX, Metadata
 
 _TIMESTAMP_TYPES = {
     TIMESTAMP_CREATE_TIME: "create-time",
@@ -106,8 +112,7 @@ def _value(name: Metadata, record: Message) -> Any:  # noqa: ANN401
         case "key":
             return record.key()
         case "headers":
-            headers = record.headers() or ()
-            return [{"name": name, "value": value} for name, value in headers]
+            return _headers(record)
         case "timestamp":
             kind, time_ms = record.timestamp()
             return None if kind == TIMESTAMP_NOT_AVAILABLE else time_ms
@@ -119,6 +124,29 @@ def _value(name: Metadata, record: Message) -> Any:  # noqa: ANN401
             return record.partition()
         case "offset":
             return record.offset()
+
+
+def _headers(record: Message) -> list[dict[str, Any]] | None:
+    """Return the headers; None if the client cannot read them, because a name is not UTF-8."""
+    try:
+        headers = record.headers() or ()
+    except (SystemError, UnicodeDecodeError):
+        return None
+    return [{"name": name, "value": value} for name, value in headers]
+
+
+def with_readable_headers(decoded: Decoded, messages: Messages) -> Decoded:
+    """Make letters of the messages whose headers are null in their rows."""
+    headers = decoded.rows.column(PREFIX + "headers")
+    if not headers.null_count:
+        return decoded
+    is_read = headers.is_valid()
+    origins = np.asarray(decoded.origins)[~is_read.to_numpy(zero_copy_only=False)]
+    refusal = MessageRefusedError(Defect.NOT_UTF8, "the name of a header is not UTF-8")
+    refused = letters_of(messages, dict.fromkeys(origins.tolist(), refusal))
+    letters = pa.Table.from_batches([decoded.letters, refused]).sort_by("index").combine_chunks()
+    rows, origins = decoded.rows.filter(is_read), decoded.origins.filter(is_read)
+    return Decoded(rows, origins, letters.to_batches()[0])
 
 
 def time_of(record: Message) -> int:

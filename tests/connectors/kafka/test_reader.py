@@ -326,6 +326,30 @@ def test_the_bytes_that_the_client_has_fetched_ahead_are_known(kafka: str, new_t
     reader.close()
 
 
+class Bytes(str):
+    """The name of a header, which other clients than Python's may write in any encoding."""
+
+    __slots__ = ()
+
+    def encode(self, *_: object) -> bytes:
+        return b"\xff"
+
+
+def test_a_message_with_a_header_that_is_no_text_is_a_letter(kafka: str, new_topic) -> None:
+    topic, other_client = new_topic(), pytest.importorskip("kafka")
+    with closing(other_client.KafkaProducer(bootstrap_servers=kafka)) as producer:
+        for name in ("a", Bytes("a"), "b"):
+            producer.send(topic, b'{"n": 1}', headers=[(name, b"x")])
+        producer.flush()
+    source = KafkaSource(kafka, topic, NUMBERS, until="latest", metadata=["headers"])
+    with closing(source.open(first_splits(source))) as reader:
+        batch = until(lambda: reader.poll(3))
+    names = [row["kafka_headers"][0]["name"] for row in batch.rows.to_pylist()]
+    assert (names, batch.messages) == (["a", "b"], 3)
+    (letter,) = batch.letters.to_pylist()
+    assert (letter["position"], letter["defect"]) == (1, "not-utf8")
+
+
 class ClientThatIsRefusedOnce(Consumer):
     """A client that a broker refuses for a moment, and that then has nothing to read."""
 

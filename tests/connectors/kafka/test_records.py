@@ -5,9 +5,24 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from laminar_core.connectors.kafka.records import by_partition, offsets_of, runs_of, uncollected
+from laminar_core.connectors.formats.messages import (
+    Decoded,
+    Defect,
+    MessageRefusedError,
+    Messages,
+    letters_of,
+)
+from laminar_core.connectors.kafka.records import (
+    by_partition,
+    metadata_column,
+    offsets_of,
+    runs_of,
+    uncollected,
+    with_readable_headers,
+)
 
 
 class Collections:
@@ -118,3 +133,38 @@ def test_offsets_are_those_of_the_messages_also_with_gaps(offsets: list[int]) ->
     found = offsets_of(events(*map(Event, offsets)))
     assert found.dtype == np.int64
     assert found.tolist() == offsets
+
+
+@dataclass(frozen=True)
+class Headed:
+    """A message with headers; the client raises what it raises for a name that is not UTF-8."""
+
+    given: list[tuple[str, bytes]] | None
+    readable: bool = True
+
+    def headers(self) -> list[tuple[str, bytes]] | None:
+        if not self.readable:
+            raise SystemError("returned a result with an exception set")
+        return self.given
+
+
+def test_a_message_whose_headers_cannot_be_read_is_a_letter() -> None:
+    """The third message has two rows, the second one is a letter anyway, the last one has none."""
+    unreadable = Headed(None, readable=False)
+    records: Any = [Headed([("a", b"1")]), unreadable, unreadable, Headed(None), unreadable]
+    values = Messages(pa.array([b"one", b"?", b"two", b"three", b""]), pa.array(range(10, 15)))
+    origins = np.array([0, 2, 2, 3])
+    headers = metadata_column("headers", records, origins)
+    rows = pa.record_batch({"n": pa.array([1, 2, 3, 4]), "kafka_headers": headers})
+    letters = letters_of(values, {1: MessageRefusedError(Defect.MALFORMED, "no row")})
+    found = with_readable_headers(Decoded(rows, pa.array(origins), letters), values)
+    assert found.rows.to_pylist() == [
+        {"n": 1, "kafka_headers": [{"name": "a", "value": b"1"}]},
+        {"n": 4, "kafka_headers": []},
+    ]
+    assert found.origins.to_pylist() == [0, 3]
+    told = found.letters.select(["index", "position", "value", "defect"]).to_pylist()
+    assert told == [
+        {"index": 1, "position": 11, "value": b"?", "defect": "malformed"},
+        {"index": 2, "position": 12, "value": b"two", "defect": "not-utf8"},
+    ]

@@ -31,6 +31,9 @@ _TIMESTAMP_TYPES = {
     TIMESTAMP_LOG_APPEND_TIME: "log-append-time",
 }
 
+_NO_TIME = -1
+"""The number in place of a timestamp that the producer left out."""
+
 # One call each for all messages of a batch, in place of a loop of Python.
 _ERROR, _TOPIC, _PARTITION = methodcaller("error"), methodcaller("topic"), methodcaller("partition")
 _OFFSET, _VALUE = methodcaller("offset"), methodcaller("value")
@@ -114,8 +117,7 @@ def _value(name: Metadata, record: Message) -> Any:  # noqa: ANN401
         case "headers":
             return _headers(record)
         case "timestamp":
-            kind, time_ms = record.timestamp()
-            return None if kind == TIMESTAMP_NOT_AVAILABLE else time_ms
+            return _time_ms(record)
         case "timestamp_type":
             return _TIMESTAMP_TYPES.get(record.timestamp()[0])
         case "topic":
@@ -151,5 +153,10 @@ def with_readable_headers(decoded: Decoded, messages: Messages) -> Decoded:
 
 def time_of(record: Message) -> int:
     """Return the timestamp in milliseconds since 1970; the smallest there is if it has none."""
+    time_ms = _time_ms(record)
+    return -(2**63) if time_ms is None else time_ms
+
+
+def _time_ms(record: Message) -> int | None:
     kind, time_ms = record.timestamp()
-    return -(2**63) if kind == TIMESTAMP_NOT_AVAILABLE else time_ms
+    return None if kind == TIMESTAMP_NOT_AVAILABLE or time_ms == _NO_TIME else time_ms

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE
 
 from laminar_core.connectors.formats.messages import (
     Decoded,
@@ -20,6 +21,7 @@ from laminar_core.connectors.kafka.records import (
     metadata_column,
     offsets_of,
     runs_of,
+    time_of,
     uncollected,
     with_readable_headers,
 )
@@ -168,3 +170,21 @@ def test_a_message_whose_headers_cannot_be_read_is_a_letter() -> None:
         {"index": 1, "position": 11, "value": b"?", "defect": "malformed"},
         {"index": 2, "position": 12, "value": b"two", "defect": "not-utf8"},
     ]
+
+
+@dataclass(frozen=True)
+class Timed:
+    kind: int
+    time_ms: int
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.kind, self.time_ms
+
+
+def test_a_message_without_a_time_has_none() -> None:
+    """A producer may leave it out: then Kafka keeps -1, which is no time before 1970."""
+    kinds = [(TIMESTAMP_CREATE_TIME, -1), (TIMESTAMP_NOT_AVAILABLE, 0), (TIMESTAMP_CREATE_TIME, -2)]
+    records: Any = [Timed(*kind) for kind in kinds]
+    times = metadata_column("timestamp", records, np.arange(3))
+    assert times.cast(pa.int64()).to_pylist() == [None, None, -2]
+    assert [time_of(record) for record in records] == [-(2**63), -(2**63), -2]

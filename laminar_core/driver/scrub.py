@@ -126,6 +126,8 @@ class Scrub:
         pause_ms = max(_PAUSE_MIN_MS, file.size_bytes * 1_000 // rate)
         self._next_ms = int(self._host.monotonic_ms()) + pause_ms
         suspected = self._suspects.pop(file.path, None) is not None
+        if suspected:  # It may wait as a file of a checkpoint besides.
+            self._waiting = deque(path for path in self._waiting if path != file.path)
         if file.path not in self._named and not suspected:
             return  # No checkpoint will name it any more, so retention may have deleted it.
         if problem is not None:

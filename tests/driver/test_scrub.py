@@ -194,6 +194,23 @@ def test_a_suspect_that_is_whole_was_only_out_of_reach():
     assert (bench.told, bench.scrub.next_wakeup_ms()) == ([], None)
 
 
+def test_a_suspect_that_is_merged_while_it_is_read_is_not_read_again():
+    """The worker has tried again meanwhile, so the next checkpoint does not name the file."""
+    bench = Bench()
+    segment = bench.manifest().subtasks[0].segments[0]
+    bench.scrub.suspect("window", 0, segment)
+    bench.scrub.tick()
+    entry = bench.manifest().subtasks[0]
+    merged = entry.model_copy(update={"segments": entry.segments[1:]})
+    rest = bench.manifest().subtasks[1:]
+    bench.scrub.completed(bench.manifest().model_copy(update={"subtasks": (merged, *rest)}))
+    bench.settle()
+    bench.host.time_ms += SECOND_MS
+    others = len(list(bench.manifest().files())) - 1
+    assert bench.pass_time(2 * others) == 2 * others
+    assert bench.told == []
+
+
 def test_a_zombie_reports_nothing_that_its_successor_deleted():
     bench = Bench()
     claim(open_job(bench.objects), base=3)

@@ -119,9 +119,9 @@ class KafkaConnection:
 
     def without_secrets(self, text: str) -> str:
         """Return a message of the client with the values of secrets replaced."""
-        for variable in self.secrets.values():
-            if value := os.environ.get(variable):
-                text = text.replace(value, "…")
+        values = (os.environ.get(variable, "") for variable in self.secrets.values())
+        for value in sorted(filter(None, values), key=len, reverse=True):  # One may hold another.
+            text = text.replace(value, "…")
         return text
 
 

@@ -57,6 +57,15 @@ def test_secrets_come_from_the_environment_when_a_client_is_made(monkeypatch) ->
     assert SAFE.without_secrets(f"wrong: {SECRET}") == "wrong: …"
 
 
+def test_a_secret_that_begins_as_another_one_is_replaced_whole(monkeypatch) -> None:
+    monkeypatch.setenv("KEY_PASSWORD", "hunter")
+    monkeypatch.setenv("PASSWORD", "hunter2-of-the-cluster")
+    secrets = {"ssl.key.password": "KEY_PASSWORD", "sasl.password": "PASSWORD"}
+    connection = KafkaConnection("a:9093", secrets=secrets)
+    said = "wrong: hunter2-of-the-cluster, hunter"
+    assert connection.without_secrets(said) == "wrong: …, …"
+
+
 @pytest.mark.parametrize("value", [None, ""])
 def test_a_variable_that_is_not_set_is_named(monkeypatch, value: str | None) -> None:
     monkeypatch.delenv("LAMINAR_TEST_PASSWORD", raising=False)

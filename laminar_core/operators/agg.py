@@ -128,6 +128,8 @@ def user(udaf: UserAggregate, *columns: str, name: str | None = None) -> Aggrega
         ConfigurationError: there is no column, its name is no identifier, or a type or a method is
             missing (INVALID_OPTION).
     """
+    is_made = isinstance(getattr(udaf, "name", None), str) and not isinstance(udaf, type)
+    _require(is_made, f"{udaf!r} is no aggregate: make an object of a class with a name and init()")
     _require(bool(columns), f"aggregate {udaf.name!r} needs at least one column")
     _require(udaf.name.isidentifier(), f"{udaf.name!r} is not a name: use letters, digits and _")
     for what in ("state_type", "result_type"):

@@ -124,4 +124,6 @@ class StreamingJob:
             TimeoutError: it has not ended yet.
         """
         wait_for_first((self._result,), None if timeout_s is None else 1000 * timeout_s)
-        return self._result.result(0)
+        if not self._result.done():
+            raise TimeoutError(f"the job has not ended after {timeout_s} s, and goes on")
+        return self._result.result()

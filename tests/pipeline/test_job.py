@@ -63,7 +63,7 @@ class Running:
 def test_a_job_runs_in_a_thread_of_its_own_until_it_ends() -> None:
     job = StreamingJob(running := Running(), BackgroundListener(isolated(ignore)))
     assert not job.done()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match="the job has not ended after 0 s, and goes on"):
         job.result(timeout_s=0)
     running.end()
     assert job.result(SOON_S) is RESULT

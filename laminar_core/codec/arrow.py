@@ -53,6 +53,11 @@ def encode_table(table: pa.Table, *, compression: Compression | None = None) -> 
     return view.toreadonly()
 
 
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows; pyarrow's own method lacks identifiers in lists and structs."""
+    return pa.Table.from_arrays([pa.nulls(0, of) for of in schema.types], schema=schema)
+
+
 def with_one_dictionary(table: pa.Table) -> pa.Table:
     """Return rows in which all parts of a column have one dictionary, as in an Arrow file."""
     if any(_has_dictionary(field.type) for field in table.schema):

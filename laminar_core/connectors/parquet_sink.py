@@ -22,6 +22,7 @@ from typing import BinaryIO, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from laminar_core.codec.arrow import empty_table
 from laminar_core.connectors.locations import checked_location, without_parameters
 from laminar_core.connectors.outlook import Promise
 from laminar_core.connectors.output_directory import OutputDirectory
@@ -361,7 +362,7 @@ def _check_type(field: pa.Field, plain: pa.Field) -> None:
     """Decode and write no rows of this type: Arrow and Parquet know best what they can."""
     try:
         pa.nulls(0, field.type).cast(plain.type)
-        pq.write_table(pa.schema([plain]).empty_table(), pa.BufferOutputStream())
+        pq.write_table(empty_table(pa.schema([plain])), pa.BufferOutputStream())
     except (OSError, pa.ArrowException) as error:
         raise ConfigurationError(
             ErrorCode.UNSUPPORTED_TYPE,

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from laminar_core._version import __version__
 from laminar_core.aggregates.accumulators import with_versions
-from laminar_core.codec.arrow import decode_table, encode_table
+from laminar_core.codec.arrow import decode_table, empty_table, encode_table
 from laminar_core.codec.digest import sha256_hex
 from laminar_core.codec.key_groups import key_group_order, key_group_range, key_groups_of
 from laminar_core.connectors.base import Found
@@ -134,9 +134,9 @@ class SavepointWriter:
         """
         wanted = self.columns(operator_id, table)
         if self._base is None or self._cut is None:
-            return wanted.empty_table()
+            return empty_table(wanted)
         found = read_operator(SavepointFiles(self._base), self._cut, operator_id, table)
-        return wanted.empty_table() if found is None else found.select(wanted.names)
+        return empty_table(wanted) if found is None else found.select(wanted.names)
 
     def state(self, operator_id: str, rows: pa.Table, table: str = "") -> None:
         """Give all rows of one table of an operator's state; ``key_group`` is computed.

@@ -12,6 +12,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from laminar_core.aggregates.accumulators import Aggregate
+from laminar_core.codec.arrow import empty_table
 from laminar_core.operators.base import JsonObject, OutputMode, SubtaskContext
 from laminar_core.operators.running import RunningAggregate
 from laminar_core.operators.updating_totals import (
@@ -71,7 +72,7 @@ class Materialize:
         """
         totals = self._totals
         layout = totals.layout(input_schema)
-        nothing = self._rows(totals.results(layout.schema.empty_table()))
+        nothing = self._rows(totals.results(empty_table(layout.schema)))
         return weighted_schema(nothing.schema)
 
     def state_tables(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers
+from laminar_core.codec.arrow import empty_table
 from laminar_core.codec.stable_hash import UInt64Array
 from laminar_core.state.chunks import Chunk, MemoryShelf, Shelf
 
@@ -69,7 +70,7 @@ class RowsOnShelf:
 
     def take(self, positions: pa.Array) -> pa.Table:
         """Read the blocks of these rows, each once, and return the rows in the order asked for."""
-        empty = self._selected(self.schema.empty_table())
+        empty = self._selected(empty_table(self.schema))
         return taken(positions.to_numpy(), self.starts, self._read, empty)
 
     def _read(self, number: int) -> pa.Table:

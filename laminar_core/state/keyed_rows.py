@@ -30,6 +30,7 @@ from laminar_core.aggregates.grouping import Reduction, group
 from laminar_core.aggregates.key_index import MISSING, KeyIndex
 from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.aggregates.row_pairs import PairMerge, pair_merge
+from laminar_core.codec.arrow import empty_table
 from laminar_core.codec.canonical import is_ambiguous
 from laminar_core.codec.key_groups import key_group_order
 from laminar_core.codec.stable_hash import UInt64Array, hash_columns
@@ -402,8 +403,8 @@ def rows_at(
     """Return rows of the log, in this order. ``columns``: only these."""
     starts = np.array([part.first for part in parts])
     if columns is None:
-        return taken(rows, starts, lambda at: parts[at].rows, schema.empty_table())
-    empty = schema.empty_table().select(columns)
+        return taken(rows, starts, lambda at: parts[at].rows, empty_table(schema))
+    empty = empty_table(schema).select(columns)
     return taken(rows, starts, lambda at: parts[at].rows.select(columns), empty)
 
 
@@ -439,7 +440,7 @@ def newest_rows(tables: Iterable[pa.Table], keys: Sequence[str], schema: pa.Sche
 
     Shapes: all tables, and the result, have ``schema``, the schema in a checkpoint.
     """
-    rows = pa.concat_tables([schema.empty_table(), *tables])
+    rows = pa.concat_tables([empty_table(schema), *tables])
     last = Reduction("row", lambda groups: pa.array(groups.order[groups.starts[1:] - 1]), None)
     columns = {key: rows.column(key) for key in (KEY_GROUP, *keys)}
     newest = rows.take(group(columns, rows, [last]).columns[-1].combine_chunks())

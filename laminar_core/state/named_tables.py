@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from laminar_core.aggregates.grouping import Reduction, group
 from laminar_core.aggregates.row_groups import as_array
+from laminar_core.codec.arrow import empty_table
 from laminar_core.codec.key_groups import key_group_order
 from laminar_core.errors import DataError, ErrorCode
 from laminar_core.records.record import JsonObject
@@ -84,7 +85,7 @@ class TableLayout:
         left = (unexpired(self.name, table, expired_us) for table in tables)
         if self.merging == "sessions":
             return newest_sessions(left, self.keys, self.schema)
-        rows = pa.concat_tables([self.schema.empty_table(), *left])
+        rows = pa.concat_tables([empty_table(self.schema), *left])
         rows = added_up(rows) if self.merging == "weights" else rows
         order = key_group_order(rows.column(KEY_GROUP).to_numpy())
         return rows.take(pa.array(order)).combine_chunks()

@@ -14,6 +14,7 @@ from pyarrow.compute import call_function
 from laminar_core.aggregates.group_keys import flat_keys
 from laminar_core.aggregates.grouping import comparable, plain_column
 from laminar_core.aggregates.row_groups import Integers, as_array
+from laminar_core.codec.arrow import empty_table
 from laminar_core.codec.key_groups import key_group_order
 from laminar_core.codec.stable_hash import UInt64Array
 from laminar_core.state.expiry import EXPIRES
@@ -98,7 +99,7 @@ def newest_sessions(tables: Iterable[pa.Table], keys: Sequence[str], schema: pa.
     A later version of a session covers all earlier ones: a session only grows.
     Shapes: all tables, and the result, have ``schema``, the schema in a checkpoint.
     """
-    rows = pa.concat_tables([schema.empty_table(), *tables])
+    rows = pa.concat_tables([empty_table(schema), *tables])
     codes = key_codes([rows.column(key) for key in keys], rows.num_rows)
     sessions = find_sessions(codes, times_of(rows, WINDOW_START), times_of(rows, EXPIRES))
     if len(sessions.firsts) < rows.num_rows:

@@ -32,6 +32,7 @@ from pyarrow.compute import call_function
 
 from laminar_core.aggregates.accumulators import ROW_COUNT, Accumulator, merge
 from laminar_core.aggregates.row_groups import Integers, as_array
+from laminar_core.codec.arrow import empty_table
 from laminar_core.codec.stable_hash import UInt64Array, hash_columns
 from laminar_core.state.changed_keys import ChangedKeys
 from laminar_core.state.chunks import Chunk, Shelf
@@ -115,7 +116,7 @@ class _Pieces:
     def together(cls, parts: Sequence["_Pieces"], layout: SessionLayout) -> "_Pieces":
         none, rows = np.empty(0, np.int64), [part.table for part in parts]
         return cls(
-            pa.concat_tables([layout.schema.empty_table(), *rows]) if len(rows) != 1 else rows[0],
+            pa.concat_tables([empty_table(layout.schema), *rows]) if len(rows) != 1 else rows[0],
             np.concatenate([none.astype(np.uint64), *(part.hashes for part in parts)]),
             np.concatenate([none, *(part.starts for part in parts)]),
             np.concatenate([none, *(part.ends for part in parts)]),

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from laminar_core.aggregates.accumulators import Accumulator, merge, merge_in_order
+from laminar_core.codec.arrow import empty_table
 
 WINDOW_START = "window_start"
 KEY_GROUP = "key_group"
@@ -99,7 +100,7 @@ class StateLayout:
 
     def merged_pane(self, tables: Iterable[pa.Table]) -> pa.Table:
         """Reduce the rows of one window to one per key."""
-        rows = list(tables) or [self.pane_schema.empty_table()]
+        rows = list(tables) or [empty_table(self.pane_schema)]
         return merge(pa.concat_tables(rows), self.keys, self.accumulators)
 
     def merged(self, windows: Sequence[WindowTables]) -> pa.Table:
@@ -114,7 +115,7 @@ class StateLayout:
         labelled = [
             self.labelled(window.label_us, table) for window in windows for table in window.tables
         ]
-        rows = pa.concat_tables([self.schema.empty_table(), *labelled])
+        rows = pa.concat_tables([empty_table(self.schema), *labelled])
         return merge_in_order(rows, [*self.keys, WINDOW_START], self.accumulators)
 
     def _merged_window(self, window: WindowTables) -> pa.Table:

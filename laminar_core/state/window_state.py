@@ -26,6 +26,7 @@ import pyarrow as pa
 from pyarrow.compute import call_function
 
 from laminar_core.aggregates.accumulators import ROW_COUNT, merge
+from laminar_core.codec.arrow import empty_table
 from laminar_core.codec.stable_hash import UInt64Array
 from laminar_core.state.changed_keys import ChangedKeys
 from laminar_core.state.chunks import MemoryShelf
@@ -335,7 +336,7 @@ def merge_stored(
     Shapes: all have ``layout.stored_schema``, and so has the result, sorted as theirs are.
     """
     rows = [unexpired("", table, finished_us) for table in tables]
-    together = pa.concat_tables([layout.stored_schema.empty_table(), *rows])
+    together = pa.concat_tables([empty_table(layout.stored_schema), *rows])
     keys = [KEY_GROUP, *layout.keys, WINDOW_START]
     return sorted_by_key_group(merge(together, keys, layout.accumulators).combine_chunks())
 

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laminar_core.codec.arrow import FORMAT_KEY, VERSION_KEY, decode_table, encode_table
+from laminar_core.codec.arrow import (
+    FORMAT_KEY,
+    VERSION_KEY,
+    decode_table,
+    empty_table,
+    encode_table,
+)
 from laminar_core.codec.envelope import HEADER_BYTES, Content, wrap
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from tests.codec.golden_segments import TABLE
@@ -55,6 +61,13 @@ def test_types_metadata_and_chunks_come_back():
     table = pa.concat_tables([part, part])
     decoded = decode_table(encode_table(table))
     assert decoded.equals(table, check_metadata=True)
+
+
+def test_there_is_an_empty_table_of_any_type():
+    identifiers = pa.struct([("id", pa.uuid()), ("of", pa.dictionary(pa.int8(), pa.string()))])
+    schema = pa.schema([pa.field("x", identifiers, nullable=False), ("y", pa.list_(identifiers))])
+    assert empty_table(schema).schema.equals(schema)
+    assert empty_table(schema).num_rows == 0
 
 
 def test_each_part_of_a_table_may_have_its_own_dictionaries_at_any_depth():

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers
+from laminar_core.codec.arrow import empty_table
 from laminar_core.operators.process.keys import Keys
 from laminar_core.operators.weights import weights_of
 from laminar_core.state.arrangement import Arrangement
@@ -52,7 +53,7 @@ def rows_of_keys(
         numbers = probing.rows.select([NUMBER]).take(pa.array(match.probing)).column(0)
         parts.append(match.partners().append_column(NUMBER, numbers))
     if not parts:
-        return RowsOfKeys(held.layout.schema.empty_table(), np.empty(0, np.int64))
+        return RowsOfKeys(empty_table(held.layout.schema), np.empty(0, np.int64))
     table = added_up(pa.concat_tables(parts))
     numbers = table.column(NUMBER).to_numpy()
     order = np.argsort(numbers, kind="stable")

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers
+from laminar_core.codec.arrow import empty_table
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import Side, SubtaskContext
 from laminar_core.operators.joins.columns import JoinedColumns
@@ -156,7 +157,7 @@ class ClosestJoiner(JoinSubtask, ABC):
         """Return rows of one side as they came, without what is kept besides."""
         schema = self._waiting[index].rows.layout.schema
         names = [name for name in schema.names if name != EXPIRES]
-        return pa.concat_tables([schema.empty_table(), *tables]).select(names)
+        return pa.concat_tables([empty_table(schema), *tables]).select(names)
 
     def _joined(self, left: pa.Table, rights: pa.Table, partner: Integers) -> Iterator[pa.Table]:
         """Yield left rows with the partners at these positions, and those without if asked for."""

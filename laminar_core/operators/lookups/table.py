@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.key_index import MISSING
+from laminar_core.codec.arrow import empty_table
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.base import JsonObject, SubtaskContext
 from laminar_core.operators.lookups.columns import LookupColumns, plain_columns
@@ -137,7 +138,7 @@ class LookupRows:
     def _rows(self) -> pa.Table:
         """Read the columns that are needed, as long as they are within the limit."""
         names = list(dict.fromkeys([*self.columns.right_keys, *self._added().names]))
-        parts = [plain_columns(self.table.schema.empty_table(), names)]
+        parts = [plain_columns(empty_table(self.table.schema), names)]
         size_bytes = 0
         try:
             for batch in self.table.batches():

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers, as_array
+from laminar_core.codec.arrow import empty_table
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import (
     JsonObject,
@@ -148,7 +149,7 @@ class VersionLookup:
         return VersionLooker(self, context, inputs)
 
     def _plain(self, schema: pa.Schema, key: str) -> pa.DataType:
-        return plain_columns(schema.empty_table(), [key]).schema.field(key).type
+        return plain_columns(empty_table(schema), [key]).schema.field(key).type
 
 
 class VersionLooker:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from laminar_core.aggregates.grouping import Reduction, group
 from laminar_core.aggregates.row_groups import Integers
+from laminar_core.codec.arrow import empty_table
 from laminar_core.codec.key_groups import key_group_order, key_groups_of
 from laminar_core.state.expiry import EXPIRES, unexpired
 from laminar_core.state.named_tables import TableLayout
@@ -85,7 +86,7 @@ def newest_changes(
     tables: Iterable[pa.Table], columns: Sequence[str], schema: pa.Schema
 ) -> pa.Table:
     """Return the last row of each combination of values in ``columns``."""
-    rows = pa.concat_tables([schema.empty_table(), *tables])
+    rows = pa.concat_tables([empty_table(schema), *tables])
     if rows.num_rows == 1:  # Grouping it takes a millisecond, and functions change row by row.
         return rows.combine_chunks()  # A copy: a slice would keep all of its batch in memory.
     return rows.take(pa.array(newest_positions({name: rows.column(name) for name in columns})))

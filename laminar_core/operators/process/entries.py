@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow.compute import call_function
 
 from laminar_core.aggregates.row_groups import Integers, as_array
+from laminar_core.codec.arrow import empty_table
 from laminar_core.codec.stable_hash import UInt64Array, hash_columns
 from laminar_core.operators.process.changes import (
     ChangeLog,
@@ -123,7 +124,7 @@ class EntryTable:
         key group. They are in no particular order.
         """
         upper = _upper_half(self._hashes(keys, self._keys))
-        owners, parts = [np.empty(0, np.int64)], [self._schema.empty_table()]
+        owners, parts = [np.empty(0, np.int64)], [empty_table(self._schema)]
         for run in self._runs:
             first = np.searchsorted(run.places, upper, "left")
             counts = np.searchsorted(run.places, upper | _LOWER, "right") - first
@@ -148,7 +149,7 @@ class EntryTable:
         """
         places = self._places(wanted)
         found = np.full(len(places), -1, np.int64)
-        parts, before = [self._schema.empty_table()], 0
+        parts, before = [empty_table(self._schema)], 0
         for run in self._runs:
             first = np.searchsorted(run.places, places, "left")
             counts = np.searchsorted(run.places, places, "right") - first

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers
 from laminar_core.aggregates.row_order import ascending
+from laminar_core.codec.arrow import empty_table
 from laminar_core.operators.process.changes import (
     ChangeLog,
     PinnedChanges,
@@ -106,7 +107,7 @@ class TimerTable:
             return
         if rows.num_rows < self._waiting_rows_max:
             # A copy: a slice would keep all of its batch in memory, for as long as it waits.
-            rows = pa.concat_tables([self._schema.empty_table(), rows]).combine_chunks()
+            rows = pa.concat_tables([empty_table(self._schema), rows]).combine_chunks()
         self._log.add(rows, self.reached_us)
         self._waiting.add(rows)
         if self._waiting.row_count >= self._waiting_rows_max:
@@ -134,7 +135,7 @@ class TimerTable:
         Shapes: the key columns, and the due time as in a checkpoint.
         """
         self.reached_us = until_us if self.reached_us is None else max(until_us, self.reached_us)
-        ready = self._schema.empty_table()
+        ready = empty_table(self._schema)
         while True:
             due = self._take_due(until_us)
             if due:

@@ -235,3 +235,15 @@ def test_deleted_is_a_boolean_and_a_key_has_no_name_of_the_state() -> None:
     renamed = RIGHT.set(0, pa.field(NEWEST, pa.string()))
     with pytest.raises(ConfigurationError, match="rename the key with map"):
         VersionLookup("lookup", named).output_schema(LEFT, renamed)
+
+
+def test_a_version_may_have_identifiers():
+    """Such as those of Parquet files."""
+    right = pa.schema([("key", pa.string()), ("uuid", pa.uuid())])
+    columns = LookupColumns(("k",), ("key",), "left", ("uuid",), "_right")
+    looker = VersionLookup("lookup", columns).open(context(0, 1), LEFT, right)
+    storage = pa.array([b"a" * 16, b"b" * 16], pa.binary(16))
+    versions = [pa.array(["x", "y"]), pa.ExtensionArray.from_storage(pa.uuid(), storage)]
+    list(looker.process_input(1, pa.record_batch(versions, schema=right)))
+    (found,) = looker.process_input(0, left([("y", 1, 1), ("z", 1, 2)]))
+    assert found.column("uuid").storage.to_pylist() == [b"b" * 16, None]

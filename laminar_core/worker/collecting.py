@@ -84,7 +84,20 @@ class RowCollector:
         return _joined(batches) if len(batches) > 1 else batches
 
 
+def can_be_joined(data_type: pa.DataType) -> bool:
+    """Return whether pyarrow can make one column of several.
+
+    It makes other values of half floats in dictionaries, and does not know nested ones there.
+    """
+    if pa.types.is_dictionary(data_type):
+        values = data_type.value_type
+        return not (pa.types.is_float16(values) or pa.types.is_nested(values))
+    return all(can_be_joined(data_type.field(at).type) for at in range(data_type.num_fields))
+
+
 def _joined(batches: list[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+    if not all(map(can_be_joined, batches[0].schema.types)):
+        return batches
     try:
         return [pa.concat_batches(batches)]
     except pa.ArrowInvalid:  # Their dictionaries have more values together than an index can name.

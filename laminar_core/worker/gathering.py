@@ -13,6 +13,7 @@ import pyarrow as pa
 from laminar_core.connectors.base import SourceBatch
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import Clock
+from laminar_core.worker.collecting import can_be_joined
 
 GATHERED_ROWS_MAX = 1_024
 """Rows with which a batch is no longer small: most of what it costs depends on its rows."""
@@ -48,7 +49,8 @@ def gathered(poll: Poll, rows_max: int, clock: Clock) -> SourceBatch | None:
     found = [newest]
     rows_max = min(rows_max, GATHERED_ROWS_MAX)
     row_count, size_bytes = newest.rows.num_rows, newest.rows.nbytes
-    can_be_united = not any(map(_has_few_indexes, newest.rows.schema.types))
+    types = newest.rows.schema.types
+    can_be_united = all(map(can_be_joined, types)) and not any(map(_has_few_indexes, types))
     while (
         row_count < rows_max
         and can_be_united

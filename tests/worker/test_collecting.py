@@ -1,6 +1,8 @@
 """Collected batches come out in their order, and keep to the bounds."""
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,3 +93,21 @@ def test_dictionaries_that_do_not_fit_together_are_left_apart() -> None:
     for batch in batches:
         collected.add(batch)
     assert collected.take() == batches
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    "values",
+    [pa.array([np.float16(1.5), np.float16(2)], pa.float16()), pa.array([{"a": 1}, {"a": 2}])],
+    ids=["half floats", "structs"],
+)
+def test_dictionaries_that_pyarrow_cannot_join_are_left_apart(
+    values: pa.Array, *, nested: bool
+) -> None:
+    collected = RowCollector(1_000, ManualClock())
+    for at in range(2):
+        column = pa.DictionaryArray.from_arrays(pa.array([0]), values.slice(at, 1))
+        column = pa.StructArray.from_arrays([column], ["k"]) if nested else column
+        collected.add(pa.record_batch({"k": column}))
+    found = [row["k"] for batch in collected.take() for row in batch.to_pylist()]
+    assert [row["k"] if nested else row for row in found] == values.to_pylist()

@@ -125,6 +125,12 @@ def test_dictionaries_whose_values_an_index_may_not_be_able_to_name_are_left_alo
     assert [polls.gathered().rows for _ in batches] == batches
 
 
+def test_dictionaries_that_pyarrow_cannot_join_are_left_alone():
+    column = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array([{"a": 1}]))
+    polls = Polls(pa.record_batch({"k": column}), keys("b"))
+    assert polls.gathered().rows.column("k").to_pylist() == [{"a": 1}]
+
+
 def test_batches_with_different_columns_are_an_error_of_the_source():
     with pytest.raises(ConfigurationError, match="batches whose columns differ") as caught:
         Polls(numbers(1), keys("a")).gathered()

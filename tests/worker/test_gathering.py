@@ -112,6 +112,16 @@ def test_dictionaries_are_united():
     assert batch.rows.column("k").to_pylist() == ["a", "b", "c", "a"]
 
 
+def test_dictionaries_are_united_if_null_is_among_their_values():
+    def one(*values: str | None) -> pa.RecordBatch:
+        places = pa.array([*range(len(values)), None], pa.int32())
+        return pa.record_batch({"k": pa.DictionaryArray.from_arrays(places, pa.array(values))})
+
+    batch = Polls(one("a", None, "b"), one("c", "a")).gathered().rows
+    assert batch.column("k").to_pylist() == ["a", None, "b", None, "c", "a", None]
+    assert batch.schema == one("a").schema
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_dictionaries_whose_values_an_index_may_not_be_able_to_name_are_left_alone(nested):
     def one(value: str) -> pa.RecordBatch:

@@ -147,6 +147,9 @@ class _Tick:
                 "facts",
                 lambda: read_recovery_facts(store, cursor.watched, now_ms, self._age_max_ms),
             )
+            if facts.generation == 0 and cursor.watched.generation:  # Perhaps it is not mounted.
+                gone = f"{store.objects.uri} has nothing of job {self._stream}, which ran there"
+                return self._unanswered(context, gone, cursor, cursor.watched)
             facts = replace(facts, start_timeout_ms=self._start_timeout_ms)
             decision = decide_recovery(facts, self._policy)
             if not isinstance(decision, Leave):  # Runs matter only where something is wrong.

@@ -257,6 +257,27 @@ def test_a_store_that_is_down_for_long_is_reported_once(
     assert alert.runbook == "docs/operations.md#store-down"
 
 
+def test_a_store_that_is_not_mounted_any_more_is_reported_once(tmp_path: Path) -> None:
+    """Goal: the empty place of a disk does not look like a job that has never run."""
+    HEARD.clear()
+    job = stored_job(tmp_path)
+    job.claim()
+    job.beat()
+    place = Path(job.store.objects.uri)
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, AlertPolicy(hook=HOOK))
+        assert "is alive" in ticks.tick()
+        place.rename(tmp_path / "elsewhere")
+        for _ in range(5):
+            assert ticks.tick().startswith(f"no facts: {place} has nothing of job {STREAM}")
+            job.clock.wait_ms(120_000)
+        (tmp_path / "elsewhere").rename(place)
+        job.beat()
+        assert "is alive" in ticks.tick()
+    (alert,) = HEARD
+    assert alert.runbook == "docs/operations.md#store-down"
+
+
 class Slow(FaultyStore):
     """How long files are is not answered before somebody says so."""
 

@@ -119,7 +119,7 @@ def _files_present(case: Case) -> Verdict:
 
 
 def _restorable(case: Case) -> Verdict:
-    return judge_restorable(newest_drill(case.store), case.now_ms, case.policy)
+    return judge_restorable(newest_drill(case.store, []), case.now_ms, case.policy)
 
 
 def _freshness(case: Case) -> Verdict:

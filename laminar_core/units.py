@@ -25,6 +25,9 @@ US_MAX = 2**62
 """Half of the 64-bit range: 146,000 years. What lies beyond is a sentinel or a wrong unit, and
 arithmetic on it would wrap."""
 
+BYTES_MAX = 2**62
+"""Half of the 64-bit range, in which native code counts bytes."""
+
 _WORDS_US = {
     "microsecond": 1,
     "millisecond": 1_000,
@@ -147,12 +150,15 @@ def size_bytes(size: str | int) -> int:
     (67108864, 64000000, 100)
 
     Raises:
-        ConfigurationError: it cannot be read, or is negative (INVALID_OPTION).
+        ConfigurationError: it cannot be read, is negative or out of range (INVALID_OPTION).
     """
     match = _PART.fullmatch(str(size))
     if match is None or len(match[1]) > _DIGITS_MAX or match[2] not in _UNITS_BYTES:
         raise _invalid(f"{size!r} is not a size: write for example 64MiB, 64MB or 1.5GiB")
-    return int(Decimal(match[1]) * _UNITS_BYTES[match[2]])
+    found = int(Decimal(match[1]) * _UNITS_BYTES[match[2]])
+    if found > BYTES_MAX:
+        raise _invalid(f"a size must be at most 4,194,304 TiB, got {size!r}")
+    return found
 
 
 def share(text: str) -> Fraction:

@@ -209,3 +209,9 @@ def test_an_instant_of_any_year_is_exact(microseconds: int) -> None:
     text = str(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds))
     assert instant_us(text) == microseconds
     assert instant_ms(text) == microseconds // 1000
+
+
+def test_a_size_fits_into_the_64_bits_of_native_code() -> None:
+    assert size_bytes("4194304TiB") == 2**62
+    with pytest.raises(ConfigurationError, match="at most 4,194,304 TiB, got '4194305TiB'"):
+        size_bytes("4194305TiB")

@@ -131,11 +131,11 @@ def test_structs_are_compared_like_other_keys(store):
         )
         for first in (0, 1)
     ]
-    both = [
+    before, after = (
         with_rows_of(manifest, 1, store.parts.write_state(CheckpointId(n), "totals", 0, table))
         for n, table in enumerate(rows, 3)
-    ]
-    found = compare_operator(store.parts, *both, "totals")
+    )
+    found = compare_operator(store.parts, before, after, "totals")
     assert (found.notes, counts(found)) == ((), (1, 1, 1, 0))
 
 

@@ -50,6 +50,6 @@ def test_a_drill_proves_the_restore_and_touches_nothing(
     assert record.rows_read > 0
     assert record.completed_checkpoint_id > newest
     assert (files(runner.job.store, *mine), files(runner.job.output)) == before
-    assert read_drills(runner.store) == [record]
+    assert read_drills(runner.store, []) == [record]
     runner.run()
     runner.assert_exact()

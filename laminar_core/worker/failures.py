@@ -8,7 +8,6 @@ import sysconfig
 import traceback
 from pathlib import Path
 
-import laminar_core
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -32,7 +31,7 @@ TRACEBACK_LENGTH_MAX = 20_000
 
 _RESTART_WOULD_MEET_IT_AGAIN = (ConfigurationError, DataError, ProtocolError)
 _NOT_OF_USERS = (
-    str(Path(laminar_core.__file__).parent),
+    str(Path(__file__).parents[1]),
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )
 

@@ -33,6 +33,7 @@ from laminar_core.operators.sort_keys import SortKey
 from laminar_core.operators.weights import as_batch, consolidate, weighted, weighted_schema
 from laminar_core.state.named_tables import TABLES, described
 from laminar_core.state.rescaling import Redistribution
+from laminar_core.units import is_whole
 
 TOP = "top"
 """The table of state: a list of rows per key."""
@@ -155,7 +156,7 @@ def require_count(operator_id: str, count: int, by: Sequence[SortKey]) -> None:
         ConfigurationError: the number is out of range, or there is no order (INVALID_OPTION).
     """
     problem = ""
-    if not isinstance(count, int) or not 1 <= count <= COUNT_MAX:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_whole(count) or not 1 <= count <= COUNT_MAX:
         problem = f"keeps 1 to {COUNT_MAX:,} rows per key, not {count!r}"
     elif not by:
         problem = "needs a column to order by"

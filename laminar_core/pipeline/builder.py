@@ -18,6 +18,7 @@ its operator by name, so keep a name as long as its state is to survive.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 from pyspark.sql import SparkSession
 
@@ -99,7 +100,8 @@ class Pipeline:
         wanted = f'source {name}: give it a source, such as ParquetSource("folder")'
         require_methods(source, ("schema", "discovery", "describe"), wanted)
         if rows_per_second is not None:
-            require_instance(rows_per_second, (int, float), "rows_per_second is a number")
+            require_instance(rows_per_second, Real, "rows_per_second is a number")
+            rows_per_second = float(rows_per_second)
         if rows_per_second is not None and not rows_per_second > 0:  # Not a number, either.
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION, f"rows_per_second must be positive, not {rows_per_second}"

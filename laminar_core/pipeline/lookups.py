@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.arguments import require_instance, require_methods
+from laminar_core.operators.arguments import require_methods
 from laminar_core.operators.joins.side import SUFFIX
 from laminar_core.operators.lookups.columns import LookupColumns, LookupHow
 from laminar_core.operators.lookups.table import LookupRows, Matches, Table
@@ -62,9 +62,7 @@ class Lookups:
         if isinstance(columns, str):
             columns = (columns,)
         if columns is not None:
-            require_instance(
-                columns, list | tuple, f"{name}: columns is a column, or a list of them"
-            )
+            require_methods(columns, ("__iter__",), f"{name}: columns is a column, or several")
         added = None if columns is None else tuple(columns)
         left_keys, right_keys = key_names(on)
         looked_up = LookupColumns(left_keys, right_keys, how, added, suffix)

@@ -16,7 +16,7 @@ from laminar_core.operators.weighted_top import WeightedTop
 from laminar_core.pipeline.joins import JoinOptions, event_time_of, sides_of
 from laminar_core.plan.plan import Keyed
 from laminar_core.records.paths import check_operator_id
-from laminar_core.units import Duration, duration_us
+from laminar_core.units import Duration, duration_us, is_whole
 
 if TYPE_CHECKING:
     from laminar_core.pipeline.stream import Stream
@@ -118,6 +118,7 @@ def top_rows(  # noqa: PLR0913 - the options of KeyedStream.top
         require_instance(text, str, wanted)
     order = tuple(SortKey.read(text, stream.schema) for text in texts)
     kind = TopRows if stream.updates.mode == "append" else WeightedTop
+    count = int(count) if is_whole(count) else count  # Of numpy, it could not be described.
     if ttl is None:
         return stream.then(kind(name, keys, count, order, rank), Keyed(keys)).timed(None)
     chosen = event_time_of(stream.event_time, time, f"the input of {name}")

@@ -1,8 +1,11 @@
 """The builder refuses early, in words, and knows the schema at every step."""
 
+import json
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -232,3 +235,9 @@ def test_a_number_of_workers_that_cannot_be_is_refused(spark, tmp_path, workers:
         collecting().run(spark, checkpoint=config, run=RunConfig(workers=workers))
     assert caught.value.code is ErrorCode.UNSUPPORTED_PARALLELISM
     assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_of_numpy_and_fractions_are_numbers() -> None:
+    rows = Pipeline("p").source("in", SOURCE, rows_per_second=Fraction(1, 2))
+    best = rows.key_by("key").top("best", np.int64(3), by="at")
+    assert json.dumps(best.comes_from.node.operator.describe())

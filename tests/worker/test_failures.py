@@ -1,6 +1,8 @@
 """Whether a restart helps follows from the error, and its facts are fields of the message."""
 
+import os
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,7 @@ from laminar_core.errors import (
     FencedError,
     ProtocolError,
 )
+from laminar_core.link.messages import decode_to_coordinator, encode
 from laminar_core.protocol.types import Generation
 from laminar_core.worker.failures import TRACEBACK_LENGTH_MAX, failure
 from laminar_core.worker.life import AtWork
@@ -85,7 +88,51 @@ def test_endless_texts_are_cut() -> None:
     assert len(message.reason) < 1_500
     message = failure(Generation(3), 1, raised(deep))
     assert message.traceback.endswith("RecursionError: maximum recursion depth exceeded")
-    assert len(message.traceback) <= TRACEBACK_LENGTH_MAX
+    assert len(message.traceback) <= TRACEBACK_LENGTH_MAX + 3
+    message = failure(Generation(3), 1, raised(lambda: of_user("table\n" * 40_000)))
+    assert ", in of_user" in message.traceback
+
+
+def test_any_text_can_be_sent() -> None:
+    name = os.fsdecode(b"caf\xe9.csv")
+
+    def opened() -> None:
+        cause = OSError(f"cannot open {name}")
+        raise ValueError(f"\n\nbad input {name}\nat once") from cause
+
+    message = failure(Generation(3), 1, raised(opened))
+    assert message.reason.startswith(r"ValueError: bad input caf\udce9.csv (")
+    assert r"cannot open caf\udce9.csv" in message.traceback
+    assert decode_to_coordinator(encode(message)) == message
+
+
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_an_error_without_a_text_is_named_by_its_class() -> None:
+    assert failure(Generation(3), 1, MuteError()).reason == "MuteError: "
+
+
+def installed(package: str, source: str, **names: object) -> Callable[[], object]:
+    """Return the function ``f`` of a package that is installed."""
+    scope: dict[str, Any] = {"__name__": f"{package}.core", **names}
+    exec(compile(source, f"/v/site-packages/{package}/core.py", "exec"), scope)
+    return scope["f"]
+
+
+def test_an_installed_package_of_a_user_is_named_where_it_calls_others() -> None:
+    frames = installed("frames", "def f():\n    raise KeyError('a')\n")
+    company = installed("company", "def g():\n    frames()\n\ndef f():\n    g()\n", frames=frames)
+    error = raised(company)
+    assert error.__traceback__ is not None
+    error.__traceback__ = error.__traceback__.tb_next  # In a worker, Laminar calls it.
+    said = failure(Generation(3), 1, error).reason
+    assert said == "KeyError: 'a' (/v/site-packages/company/core.py, line 2, in g)"
+    assert failure(Generation(3), 1, raised(company)).reason.startswith(
+        f"KeyError: 'a' ({__file__}, "
+    )
 
 
 def test_an_error_of_laminar_says_itself_what_it_is_about() -> None:

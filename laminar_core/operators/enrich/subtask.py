@@ -32,6 +32,7 @@ from laminar_core.operators.emitted import require_emitted
 from laminar_core.operators.keyed import number
 from laminar_core.operators.process.changes import least_of_all
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Watermark
+from laminar_core.units import is_whole
 
 FAILED = "failed"
 """The side output of rows whose calls failed."""
@@ -50,11 +51,11 @@ class Limits:
     pending_rows_max: int
 
     def problem(self) -> str:
-        """Return which of them is no positive number; empty if all are."""
+        """Return which of them is no positive whole number; empty if all are."""
         for name in ("concurrency", "attempts", "rows_per_call", "pending_rows_max"):
             limit = getattr(self, name)
-            if not isinstance(limit, int) or limit < 1:
-                return f"needs {name} of at least 1, not {limit!r}"
+            if not is_whole(limit) or limit < 1:
+                return f"needs {name}, a whole number of at least 1, not {limit!r}"
         return ""
 
 

@@ -45,8 +45,11 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
             {"schema": pa.schema([pa.field("x", pa.int64(), nullable=False)]), "on_error": "null"},
             "a column that cannot be null",
         ),
-        ({"limits": {"concurrency": 0}}, "needs concurrency of at least 1, not 0"),
-        ({"limits": {"rows_per_call": -1}}, "needs rows_per_call of at least 1, not -1"),
+        ({"limits": {"concurrency": 0}}, "needs concurrency, a whole number of at least 1, not 0"),
+        (
+            {"limits": {"rows_per_call": -1}},
+            "needs rows_per_call, a whole number of at least 1, not -1",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict, problem: str) -> None:

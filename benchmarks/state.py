@@ -99,7 +99,9 @@ class _Subtask:
         self.snapshots = ThreadPoolExecutor(1)
         self.compactions = ThreadPoolExecutor(1, "compaction")
         options = StateOptions(compression=size.compression)
-        self.writer = SegmentWriter(self.store, Generation(1), 0, options, self.compactions)
+        self.writer = SegmentWriter(
+            self.store, Generation(1), 0, options, self.compactions, {_OPERATOR}
+        )
         self._count_uploads()
         self.backend = self._backend("first")
         self.operator = self._open(self.backend)

@@ -104,6 +104,12 @@ class Deployment:
         )
 
     @property
+    def keyed(self) -> frozenset[str]:
+        """The operators whose state is divided by key groups."""
+        operators = (operator for vertex in self.plan.vertices for operator in vertex.operators)
+        return frozenset(o.operator_id for o in operators if redistribution_of(o) == "keyed")
+
+    @property
     def newest_id(self) -> CheckpointId:
         """The restored checkpoint id, or 0; barriers up to it are stale."""
         return NO_CHECKPOINT if self.restored is None else self.restored.checkpoint_id

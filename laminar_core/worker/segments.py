@@ -13,7 +13,7 @@ Source: PROTOCOL section 12; O'Neil et al. 1996, "The log-structured merge-tree"
 # pyright: reportUnknownArgumentType=false
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -110,12 +110,15 @@ class SegmentWriter:
         subtask_index: int,
         options: StateOptions,
         compactions: Executor,
+        keyed: Collection[str],
     ) -> None:
+        """``keyed``: operators whose column of key groups is their own, and not one of a user."""
         self.store = store
         self._generation = generation
         self.subtask_index = subtask_index
         self._options = options
         self._compactions = compactions
+        self._keyed = keyed
         self._operators: dict[str, _Operator] = {}
         self._sequence = count()
         self._compacted: SimpleQueue[_Compacted] = SimpleQueue()
@@ -128,21 +131,15 @@ class SegmentWriter:
         self._operators[operator_id] = _Operator(chains)
 
     def write_all(
-        self,
-        checkpoint_id: CheckpointId,
-        operator_id: str,
-        tables: Iterable[StateTable],
-        *,
-        is_keyed: bool = True,
+        self, checkpoint_id: CheckpointId, operator_id: str, tables: Iterable[StateTable]
     ) -> tuple[SegmentRef, ...]:
         """Write a state whose files belong to this checkpoint alone.
-
-        ``is_keyed``: as in ``CheckpointParts.write_state``.
 
         Raises:
             LaminarError: the store did not accept a file.
             NotMadeError: a table could not be computed.
         """
+        is_keyed = operator_id in self._keyed
         return tuple(
             self.store.parts.write_state(
                 checkpoint_id,

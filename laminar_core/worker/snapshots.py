@@ -291,12 +291,8 @@ class SnapshotWriter:
             return (), 0
         try:
             if part.merge is None:
-                written = self.segments.write_all(
-                    checkpoint_id,
-                    part.operator_id,
-                    snapshot.tables,
-                    is_keyed="key_groups" in snapshot.properties,
-                )
+                tables = snapshot.tables
+                written = self.segments.write_all(checkpoint_id, part.operator_id, tables)
                 return written, total_bytes(written)
             chain = self.segments.write_changes(part.operator_id, snapshot.expired_us, part.merge)
             return chain, self.segments.take_written_bytes(part.operator_id)

@@ -11,10 +11,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from laminar_core.errors import (
-    ErrorCode,
-    FencedError,
-)
+from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.host.clock import Clock
 from laminar_core.link.messages import (
     Abort,
@@ -147,14 +144,15 @@ class Worker:
         )
         self._clock = clock
         segments = SegmentWriter(
-            store, deployment.generation, subtask_index, deployment.state, threads.compactions
+            store,
+            deployment.generation,
+            subtask_index,
+            deployment.state,
+            threads.compactions,
+            deployment.keyed,
         )
         self._snapshots = SnapshotWriter(
-            segments,
-            threads,
-            clock,
-            transport.wake,
-            deployment.inflight_compression,
+            segments, threads, clock, transport.wake, deployment.inflight_compression
         )
         self._changelog = Changelog(self._snapshots, deployment.state, clock)
         self._parts: dict[CheckpointId, WorkerPart] = {}

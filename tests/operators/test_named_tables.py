@@ -95,7 +95,8 @@ class Job:
         ]
         options = StateOptions(segments_max=2)
         self._writers = [
-            SegmentWriter(self._store, generation, n, options, AtOnce()) for n in range(parallelism)
+            SegmentWriter(self._store, generation, n, options, AtOnce(), {"join"})
+            for n in range(parallelism)
         ]
 
     def _opened(self, backend: Backend) -> StateBackend:

@@ -56,7 +56,7 @@ def test_a_checkpoint_uploads_at_most_half_more_than_the_rows_that_changed(kind:
         return writer.take_written_bytes("totals")
 
     with ThreadPoolExecutor(1) as merging:
-        writer, chain = SegmentWriter(store, Generation(1), 0, options, merging), []
+        writer, chain = SegmentWriter(store, Generation(1), 0, options, merging, ()), []
         state_bytes = cut(0, KEYS)
         row_bytes = total_bytes(chain[0]) / total_rows(chain[0])
         uploads = [cut(start * CHANGED, CHANGED) for start in range(CUTS)]

@@ -9,7 +9,7 @@ import pytest
 
 from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.driver.recovery.stored_columns import column_mismatches
-from laminar_core.operators.base import SubtaskContext
+from laminar_core.operators.base import PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import ChannelId, CheckpointId, Generation
 from laminar_core.protocol.watermarks import WatermarkGate
@@ -110,6 +110,43 @@ def test_a_simulation_that_is_closed_has_no_workers_with_open_files() -> None:
 
 def newest(simulation: Simulation) -> CheckpointManifest:
     return simulation.store.manifests.read(simulation.store.manifests.ids()[-1])
+
+
+class PlainPairer(RowPairer):
+    """Says nothing of its key groups besides their column, as an operator of a user may."""
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        pending = super().snapshot(checkpoint_id)
+        return lambda: Snapshot(pending().tables)
+
+
+class PlainPairs(PairRows):
+    def open(self, context: SubtaskContext, *inputs: pa.Schema) -> RowPairer:
+        del inputs
+        return PlainPairer(context)
+
+
+def test_files_of_keyed_state_are_known_by_the_operators_word_alone() -> None:
+    job = pairs_job(2)
+    (vertex,) = (v for v in job.plan.vertices if PairRows in map(type, v.operators))
+    (spec,) = vertex.operators
+    plain = replace(vertex, operators=(PlainPairs(spec.operator_id),))
+    plan = replace(job.plan, vertices=tuple(plain if v is vertex else v for v in job.plan.vertices))
+    simulation = Simulation(plan, parallelism=2, checkpoint=CoordinatorConfig(interval_ms=5))
+    job.burden.row_ms, job.burden.spend = 2.0, simulation.world.spend
+    simulation.run()
+    manifests = simulation.store.manifests
+    subtasks = [s for at in manifests.ids() for s in manifests.read(at).subtasks]
+    files = [
+        (s.subtask_index, segment.key_groups)
+        for s in subtasks
+        if s.operator_id == spec.operator_id
+        for segment in s.segments
+    ]
+    assert files
+    for subtask, groups in files:
+        assert groups is not None
+        assert 64 * subtask <= groups[0] < groups[1] <= 64 * (subtask + 1)
 
 
 def test_rows_in_flight_on_both_inputs_come_back_to_their_input() -> None:

@@ -82,7 +82,9 @@ class Worker:
         self.clock, self.background, self.totals = ManualClock(), Background(), Counter()
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
         options = StateOptions(mode, changelog_interval_ms=INTERVAL_MS)
-        segments = SegmentWriter(self.store, Generation(generation), 0, options, self.background)
+        segments = SegmentWriter(
+            self.store, Generation(generation), 0, options, self.background, {TOTALS}
+        )
         self.writer = SnapshotWriter(
             segments, threads_of(self.background), self.clock, lambda: None
         )

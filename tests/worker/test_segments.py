@@ -41,7 +41,9 @@ class Writing:
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
         self.compactions = Background()
         options = StateOptions(segments_max=segments_max)
-        self.writer = SegmentWriter(self.store, Generation(4), 1, options, self.compactions)
+        self.writer = SegmentWriter(
+            self.store, Generation(4), 1, options, self.compactions, {OPERATOR}
+        )
 
     def change(self, *numbers: int, finished_us: int | None = None) -> tuple[SegmentRef, ...]:
         tables = [rows(*numbers)] if numbers else []
@@ -97,7 +99,7 @@ def test_a_restored_chain_goes_on_and_nothing_of_it_is_written_again() -> None:
     writing = Writing()
     writing.store = before.store
     writing.writer = SegmentWriter(
-        before.store, Generation(5), 1, StateOptions(), writing.compactions
+        before.store, Generation(5), 1, StateOptions(), writing.compactions, {OPERATOR}
     )
     writing.writer.adopt(OPERATOR, chain)
     after = writing.change(2)

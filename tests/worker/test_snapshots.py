@@ -45,7 +45,9 @@ class Writer:
     def __init__(self, *faults: Fault, compression=None, inflight=None, files=None) -> None:
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
         self.background, self.wakes = Background(), 0
-        self.segments = SegmentWriter(self.store, Generation(1), 1, StateOptions(), self.background)
+        self.segments = SegmentWriter(
+            self.store, Generation(1), 1, StateOptions(), self.background, {"window"}
+        )
         threads = threads_of(self.background, inflight, files)
         self.writer = SnapshotWriter(self.segments, threads, ManualClock(), self._wake, compression)
 
@@ -93,7 +95,7 @@ def test_rows_without_keys_may_have_columns_that_are_called_like_those_of_keyed_
     writer = Writer()
     rows = pa.table({"key_group": ["b", None, "a"], "window_start": ["monday", "", "-"]})
     keyed = pa.table({"key_group": pa.array([3, 5], pa.int32())})
-    writer.submit(3, sink=Snapshot.of([rows]), window=Snapshot.of([keyed], {"key_groups": [0, 64]}))
+    writer.submit(3, sink=Snapshot.of([rows]), window=Snapshot.of([keyed]))
     (written,) = writer.results()
     (of_sink,), (of_window,) = (entry.segments for entry in written.entries)
     assert writer.store.parts.read_state(of_sink).equals(rows)

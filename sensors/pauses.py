@@ -6,10 +6,12 @@ pause is kept in the database of Dagster, with who asked for it, why, and until 
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import dagster as dg
+from pydantic import BeforeValidator
 
+from laminar_core.records.limits import TIME_MS_MAX
 from laminar_core.resources.locked_database import until_unlocked
 from laminar_core.sensors.cursor import ClockMs, Cursor
 
@@ -27,11 +29,16 @@ PAUSABLE: tuple[Pausable, ...] = get_args(Pausable)
 _KEY = "laminar/pause/"
 
 
+def _within_calendar(value: object) -> object:
+    """An earlier version recorded any time, and such a pause must not end because of that."""
+    return min(value, TIME_MS_MAX) if isinstance(value, int) else value
+
+
 class Pause(Cursor):
     """A pause of one stream; ``until_ms`` is None: it lasts until a user resumes it."""
 
     sensors: tuple[str, ...] = ()
-    until_ms: ClockMs | None = None
+    until_ms: Annotated[ClockMs | None, BeforeValidator(_within_calendar)] = None
     by: str = ""
     reason: str = ""
 

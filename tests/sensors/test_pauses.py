@@ -40,8 +40,17 @@ def test_it_says_who_until_when_and_why() -> None:
     assert str(timed) == "paused by ann until 2023-11-14 22:13 UTC: a repair"
 
 
-def test_one_until_a_time_that_no_calendar_shows_counts_as_unreadable() -> None:
-    pause = Pause(sensors=("recovery",), until_ms=TIME_MS_MAX, by="ann", reason="a repair")
-    assert str(pause) == "paused by ann until 9999-12-31 23:59 UTC: a repair"
-    later = pause.model_copy(update={"until_ms": TIME_MS_MAX + 1})
-    assert Pause.read(later.model_dump_json()) == Pause()
+@pytest.mark.parametrize("until_ms", [TIME_MS_MAX, TIME_MS_MAX + 1, 2**80])
+def test_one_until_a_time_that_no_calendar_shows_lasts_as_long_as_the_calendar(
+    until_ms: int,
+) -> None:
+    pause = Pause(sensors=("recovery",), by="ann", reason="a repair")
+    text = pause.model_copy(update={"until_ms": until_ms}).model_dump_json()
+    read = Pause.read(text)
+    assert read.applies("recovery", NOW_MS)
+    assert str(read) == "paused by ann until 9999-12-31 23:59 UTC: a repair"
+
+
+def test_one_until_no_time_at_all_counts_as_none() -> None:
+    assert Pause.read('{"sensors": ["recovery"], "until_ms": "for ever"}') == Pause()
+    assert Pause.read('{"sensors": ["recovery"], "until_ms": -1}') == Pause()

@@ -56,6 +56,7 @@ def verify_audit(chore: Chore, form: AuditForm) -> None:
     log, key = chore.audit, find_key()
     memory = recall(chore.context.instance, chore.spec.name)
     report = verify_with(memory, log, key)
+    memory = memory.within(report)
     if form.accept_up_to > memory.accepted:
         _accept(chore, log, form, memory, report)
         memory = memory.accepting(form.accept_up_to)

@@ -33,12 +33,18 @@ class AuditMemory:
         newest = START if self.newest.number <= number else self.newest
         return AuditMemory(newest, max(self.accepted, number))
 
+    def within(self, report: AuditReport) -> "AuditMemory":
+        """Return a memory that accepts no record that was still to come: earlier versions could."""
+        known = report.newest if self.newest == START else self.newest
+        return replace(self, accepted=min(self.accepted, known.number))
+
     def after(self, report: AuditReport) -> "AuditMemory":
         """Return the memory for the next time.
 
         While there are findings, it stays at the last good state.
         """
-        return self if report.findings else replace(self, newest=report.newest)
+        memory = self.within(report)
+        return memory if report.findings else replace(memory, newest=report.newest)
 
 
 def with_memory(report: AuditReport, memory: AuditMemory, stored_sha256: str | None) -> AuditReport:
@@ -46,10 +52,11 @@ def with_memory(report: AuditReport, memory: AuditMemory, stored_sha256: str | N
 
     ``stored_sha256`` is the current digest of the record ``memory.newest.number``.
     """
+    accepted = memory.within(report).accepted
     found = [
         finding
         for finding in report.findings
-        if finding.number is None or finding.number > memory.accepted
+        if finding.number is None or finding.number > accepted
     ]
     newest = memory.newest
     if newest.sha256 is not None and stored_sha256 is None:

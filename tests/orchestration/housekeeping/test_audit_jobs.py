@@ -153,3 +153,17 @@ def test_an_event_that_a_user_reports_does_not_replace_the_memory(bench) -> None
     bench.instance.report_runless_asset_event(event)
     write_anew(bench, 3, "another history")
     assert "written anew" in bench.failure(verify(bench))
+
+
+def test_an_acceptance_beyond_the_log_ends_at_the_newest_record_of_its_moment(bench) -> None:
+    """Goal: an earlier version took any number, and its memory is still there."""
+    assert verify(bench).success
+    (told,) = bench.materialised("audit")
+    metadata = told | {"accepted_up_to": 10**6}
+    event = dg.AssetMaterialization(asset_key(JOB, "audit"), metadata=metadata)
+    bench.instance.report_runless_asset_event(event)
+    act(bench, 1)
+    damage(bench.store, bench.store.paths.audit_record(4), "rotten")
+    assert "record 4" in bench.failure(verify(bench))
+    assert bench.materialised("audit")[-1]["accepted_up_to"] == 3
+    assert verify(bench, accept_up_to=4).success

@@ -41,3 +41,13 @@ def test_accepting_gives_up_the_comparison_with_what_is_accepted() -> None:
     assert KNOWN.accepting(5) == AuditMemory(START, 5)
     assert KNOWN.accepting(4) == AuditMemory(KNOWN.newest, 4)
     assert AuditMemory(START, 9).accepting(4).accepted == 9
+
+
+@pytest.mark.parametrize("newest", [START, NEWEST])
+def test_an_acceptance_of_an_earlier_version_is_of_no_record_that_was_still_to_come(newest) -> None:
+    """Goal: what is changed after the upgrade is found."""
+    memory = AuditMemory(newest, accepted=10**6).after(TORN)
+    assert memory == AuditMemory(newest, accepted=7)
+    later = AuditReport(9, Link(9, "later"), (Finding("changed", 8, "changed"),))
+    assert with_memory(later, AuditMemory(NEWEST, 10**6), "new").findings == later.findings
+    assert with_memory(later, memory, "new").findings == later.findings

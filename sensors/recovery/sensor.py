@@ -19,6 +19,7 @@ from dagster._core.definitions.target import AutomationTarget, ExecutableDefinit
 
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.objectstore.opening import address
 from laminar_core.protocol.recovery import Rejected, RestoreFrom, StartFresh
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.names import GROUP, STREAM_FIELD, job_name, sensor_name
@@ -59,8 +60,15 @@ from laminar_core.units import duration_ms
 class RecoveryCursor(AlertCursor):
     """The state of the sensor between ticks; losing it only costs time."""
 
+    store: str = ""
+    """The place of the store that was read, without parameters; empty: none, or not recorded."""
     watched: Watched = Watched()
     unanswered_since_ms: ClockMs | None = None
+
+    def of_store(self, place: str) -> "RecoveryCursor":
+        """Return what is known of the job in this store: nothing, if another one was read."""
+        known = self if self.store in ("", place) else RecoveryCursor()
+        return known.model_copy(update={"store": place})
 
 
 def build_recovery_sensor(
@@ -143,13 +151,15 @@ class _Tick:
         watched, now_ms = cursor.watched, self._clock.now_ms()
         try:
             store = checkpoints.open(self._stream)
+            cursor = cursor.of_store(address(store.objects, "").rstrip("/"))
+            before = watched = cursor.watched
             facts, watched = self.reads.read(
                 "facts",
-                lambda: read_recovery_facts(store, cursor.watched, now_ms, self._age_max_ms),
+                lambda: read_recovery_facts(store, before, now_ms, self._age_max_ms),
             )
-            if facts.generation == 0 and cursor.watched.generation:  # Perhaps it is not mounted.
-                gone = f"{store.objects.uri} has nothing of job {self._stream}, which ran there"
-                return self._unanswered(context, gone, cursor, cursor.watched)
+            if facts.generation == 0 and before.generation:  # Perhaps it is not mounted.
+                gone = f"{cursor.store} has nothing of job {self._stream}, which ran there"
+                return self._unanswered(context, gone, cursor, before)
             facts = replace(facts, start_timeout_ms=self._start_timeout_ms)
             decision = decide_recovery(facts, self._policy)
             if not isinstance(decision, Leave):  # Runs matter only where something is wrong.
@@ -166,7 +176,8 @@ class _Tick:
         except Unanswered as error:
             return self._unanswered(context, str(error), cursor, watched)
         incidents = incidents_of(facts, act if isinstance(act, Alarm) else decision)
-        after = RecoveryCursor(watched=watched, told=self._alert(context, incidents, cursor))
+        told = self._alert(context, incidents, cursor)
+        after = RecoveryCursor(store=cursor.store, watched=watched, told=told)
         match act:
             case Leave(reason):
                 return _skip(reason, after)
@@ -205,7 +216,9 @@ class _Tick:
         incidents = store_down(problem, now_ms - since_ms, self._policy)
         alerted = self._alert(context, incidents, cursor) if incidents else cursor.told
         watched = watched.model_copy(update={"unanswered": True})
-        after = RecoveryCursor(watched=watched, told=alerted, unanswered_since_ms=since_ms)
+        after = RecoveryCursor(
+            store=cursor.store, watched=watched, told=alerted, unanswered_since_ms=since_ms
+        )
         return _skip(f"no facts: {problem}", after)
 
     def _alert(

@@ -11,6 +11,7 @@ from laminar_core.protocol.types import CheckpointId
 from laminar_core.sensors.alerting.alerts import Alert
 from laminar_core.sensors.background import BackgroundReads
 from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.recovery.sensor import RecoveryCursor
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.sensors.recoveries import dead_job, watched
 from tests.sensors.streams import OBJECTS, STREAM, Job, config_of, stored_job
@@ -276,6 +277,31 @@ def test_a_store_that_is_not_mounted_any_more_is_reported_once(tmp_path: Path) -
         assert "is alive" in ticks.tick()
     (alert,) = HEARD
     assert alert.runbook == "docs/operations.md#store-down"
+
+
+def test_a_stream_whose_store_is_another_one_has_not_run_there(tmp_path: Path) -> None:
+    """Goal: a stream that was moved raises no alert about what ran in the store before."""
+    job = stored_job(tmp_path)
+    job.claim()
+    job.beat()
+    moved = stored_job(tmp_path / "moved")
+    moved.clock = job.clock
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY)
+        assert "is alive" in ticks.tick()
+        ticks.uri = moved.store.objects.uri
+        assert "has never run" in ticks.tick()
+        moved.claim()
+        moved.beat()
+        assert "is alive" in ticks.tick()
+
+
+def test_the_cursor_of_a_version_that_did_not_record_the_store_is_of_this_one() -> None:
+    known = RecoveryCursor.read('{"watched": {"generation": 3}, "told": ["a"]}')
+    here = known.of_store("/stores/here")
+    assert (here.watched.generation, here.told, here.store) == (3, ("a",), "/stores/here")
+    assert here.of_store("/stores/here") == here
+    assert here.of_store("/stores/there") == RecoveryCursor(store="/stores/there")
 
 
 class Slow(FaultyStore):

@@ -25,6 +25,8 @@ class Timers:
 
     input_ended = False
     """Whether the input has ended, so that all timers fire, also those that are set from now on."""
+    set_count = 0
+    """How many timers were set so far."""
 
     def __init__(
         self,
@@ -82,6 +84,7 @@ class Timers:
         least_us: int = -_DUE_MAX_US,
     ) -> None:
         keys, dues_us = _dues(self._what, keys, due)
+        self.set_count += len(dues_us) if is_set else 0
         table.change(keys.table, np.clip(dues_us, least_us, _DUE_MAX_US), is_set=is_set)
 
     def _named(self, table: TimerTable | None, method: str) -> TimerTable:

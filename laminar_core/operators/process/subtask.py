@@ -42,7 +42,7 @@ TIMERS, CLOCK_TIMERS = "event-timers", "clock-timers"
 DUE = "due"
 """The column of ``on_timer``'s rows with the time of the timer."""
 CALLS_AFTER_END_MAX = 10_000
-"""At the end of the input a timer may set the next one, but not for ever."""
+"""Calls at the end of the input that set timers: one may set the next, but not for ever."""
 
 KeyedState = Mapping[str, Any]
 """The states of a process function by name, as it is given them.
@@ -205,15 +205,17 @@ class ProcessState:
         call = calls.on_timer if table is self._event else calls.on_clock_timer
         assert call is not None, "a table of timers has its function"
         for fired in table.fire(until_us):
-            self._calls_after_end += self._timers.input_ended
-            if self._calls_after_end > CALLS_AFTER_END_MAX:
-                raise self._endless()
             dues_us = fired.column(EXPIRES).cast(pa.int64()).to_numpy()
             held = fired.select(list(self._setup.keys)).combine_chunks()
             times_us = dues_us if table is self._event else self._present(len(dues_us))
             keys = Keys(held, np.arange(len(dues_us)), times_us)
             (due,) = fired.rename_columns([*self._setup.keys, DUE]).combine_chunks().to_batches()
+            set_before = self._timers.set_count
             yield from self._called(call, due, keys)
+            if self._timers.input_ended and self._timers.set_count > set_before:
+                self._calls_after_end += 1
+            if self._calls_after_end > CALLS_AFTER_END_MAX:
+                raise self._endless()
 
     def _present(self, count: int) -> Integers:
         """Event time of calls that no row and no timer in event time has caused."""

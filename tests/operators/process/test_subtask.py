@@ -2,6 +2,7 @@
 
 # ruff: noqa: ARG002, RUF012 - classes as users write them
 
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
@@ -78,6 +79,35 @@ def test_timers_without_end_stop_the_job_at_the_end_of_the_input(
     list(subtask.process(rows(("a", 1, 1))))
     with pytest.raises(DataError, match=r"'mine' still sets timers .* timers.input_ended"):
         list(subtask.on_watermark(WATERMARK_END_US))
+
+
+class Patient:
+    """Sets a timer of both kinds for each row, and none when they fire."""
+
+    state: dict[str, ValueState] = {}
+    schema = NOTED
+
+    def process(self, rows, keys, state, timers):
+        for key, mine in keys.each(rows):
+            for second in mine.column("value").to_pylist():
+                timers.set(key, second * SECOND_US)
+                timers.set_clock(key, second * SECOND_US)
+
+    def on_timer(self, due, keys, state, timers):
+        yield noted(keys.column("key"), "event", [1] * due.num_rows)
+
+    def on_clock_timer(self, due, keys, state, timers):
+        yield noted(keys.column("key"), "clock", [1] * due.num_rows)
+
+
+def test_timers_that_wait_at_the_end_of_the_input_all_fire_however_many_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("laminar_core.operators.process.subtask.CALLS_AFTER_END_MAX", 10)
+    subtask = opened(Patient(), clock=ManualClock(0))
+    list(subtask.process(rows(*(("a", 1, second) for second in range(100, 120)))))
+    found = Counter(what for _, what, _ in said(subtask.on_watermark(WATERMARK_END_US)))
+    assert found == {"event": 20, "clock": 20}
 
 
 class Several:

@@ -448,6 +448,10 @@ class Committer(Protocol):
 
         From now on no older generation can commit. Files in the ``StagingArea`` are not the
         committer's business: Laminar deletes them.
+
+        Raises:
+            FencedError: another driver has taken over.
+            StorageUnavailable: the target did not answer.
         """
         ...
 
@@ -467,6 +471,7 @@ class Withdrawing(Protocol):
 
         Raises:
             ConfigurationError: others have built on the output, so it cannot be taken back.
+            FencedError: another driver has taken over.
             StorageUnavailable: the target did not answer.
         """
         ...

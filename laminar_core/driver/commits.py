@@ -37,7 +37,7 @@ class CommitNumbers:
     commit_retries: int = 0
     """Attempts that failed and were repeated."""
     fenced: int = 0
-    """Attempts that failed because an older driver had taken a sink over."""
+    """Attempts that failed because another driver had taken a sink over."""
 
 
 class CommitQueue:
@@ -218,7 +218,7 @@ def fenced_by_its_target(
     except FencedError as error:
         store.claims.check_owner(generation)
         raise StorageUnavailable(
-            ErrorCode.STORE_IO, f"sink {operator_id} was taken over by an older driver: {error}"
+            ErrorCode.STORE_IO, f"sink {operator_id} was taken over by another driver: {error}"
         ) from error
 
 

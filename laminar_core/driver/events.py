@@ -126,7 +126,7 @@ class ProgressMade(_Event):
     commit_retries: int = 0
     """Attempts of commits that failed in this generation."""
     fenced: int = 0
-    """Attempts that failed because an older driver had taken a sink over."""
+    """Attempts that failed because another driver had taken a sink over."""
     sources: dict[str, SourceNumbers] = Field(default={}, exclude_if=lambda found: not found)
     """By operator."""
     sinks: dict[str, SinkNumbers] = Field(default={}, exclude_if=lambda found: not found)

@@ -174,7 +174,7 @@ COMMIT_DURATION = _gauge(
     "commit.last.duration", "Duration of the last commit, with all its attempts", unit="s"
 )
 COMMIT_RETRIES = _counter("commit.retries", "Attempts of commits that failed")
-FENCED = _counter("commit.fenced", "Attempts that failed because of an older driver")
+FENCED = _counter("commit.fenced", "Attempts that failed because of another driver")
 SINK_RATE = _gauge("sink.publish.rows_per_second", "Rows per second of the last commit", "sink")
 SINK_EXPIRY = _gauge(
     "sink.transaction.expires_in",

@@ -244,7 +244,7 @@ class TestCommitOutput:
                 raise FencedError(ErrorCode.FENCED, "the target knows a newer producer")
 
         self.ledger.observe = observe
-        with pytest.raises(StorageUnavailable, match="sink sink was taken over by an older driver"):
+        with pytest.raises(StorageUnavailable, match="sink sink was taken over by another driver"):
             self.commit(checkpoint(3, "1-0-0"))
         self.ledger.observe = lambda verb, moment: (
             observe(verb, moment) if verb != "commit" else claim(self.store)

@@ -31,6 +31,7 @@ from laminar_core.driver.recovery.compared import (
 )
 from laminar_core.driver.recovery.compatibility import mismatches
 from laminar_core.driver.recovery.evolution import evolution
+from laminar_core.driver.recovery.fenced_starts import FencedStarts
 from laminar_core.driver.recovery.importing import Importer
 from laminar_core.driver.recovery.inserting import arranged
 from laminar_core.driver.recovery.partial_reset import (
@@ -160,6 +161,7 @@ class RecoveryManager:
         """Whether what the user asked for is the base of a generation."""
         self._importer = Importer(plan, options, store, clock, self._committers)
         self._trust = Trust(store, options.parallelism)
+        self._fenced = FencedStarts()
 
     def _staging(self, operator_id: str) -> StagingArea:
         return StagingArea(self._store.objects, self._store.paths, operator_id)
@@ -186,7 +188,7 @@ class RecoveryManager:
         """
         request = self._options.restore_request if first else RestoreRequest()
         for operator_id, committer in self._committers.items():
-            with fenced_by_its_target(self._store, operator_id, generation):
+            with self._fenced.once(), fenced_by_its_target(self._store, operator_id, generation):
                 committer.take_over(generation)
         # After the targets: a driver that slept until here has just fenced its successor, which
         # takes over again. In the other order the sleeper would commit.
@@ -541,12 +543,15 @@ class RecoveryManager:
         self._has_recorded = True
 
     def _settle_output(self, generation: Generation, examined: Examined) -> None:
-        OutputToSettle(
+        output = OutputToSettle(
             base_id=examined.base_id or NO_CHECKPOINT,
             redrive=examined.choice.redrive,
             left_out=examined.left_out,
             reset_sinks=() if examined.part is None else examined.part.sinks,
-        ).settle(self._store, self._committers, generation)
+        )
+        with self._fenced.once():
+            output.settle(self._store, self._committers, generation)
+        self._fenced.settled()
 
     def _settle_restored(self, generation: Generation, examined: Examined) -> None:
         self._store.claims.check_owner(generation)  # Workers may have restored for a long time.

@@ -93,7 +93,7 @@ def test_the_owner_tries_again_if_a_sleeper_took_a_sink_over(step: str) -> None:
             raise FencedError(ErrorCode.FENCED, "the target knows a newer producer")
 
     ledgers["sink"].observe = observe
-    with pytest.raises(StorageUnavailable, match="sink sink was taken over by an older driver"):
+    with pytest.raises(StorageUnavailable, match="sink sink was taken over by another driver"):
         settle(OutputToSettle(CheckpointId(2), (RESTORED,)), ledgers, store)
     claim(store)
     with pytest.raises(FencedError, match="generation 3"):

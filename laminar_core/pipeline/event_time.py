@@ -80,6 +80,10 @@ class EventTime:
             windows = None
         return EventTime(lags_us, self.default if self.default in lags_us else "", windows)
 
+    def if_named(self) -> "EventTime":
+        """Return the event time of a stream with rows of any time: a window has to name it."""
+        return EventTime(self.lags_us)
+
     def column(self, name: str | None) -> TimeColumn:
         """Return the column of a window, by default the column of ``watermark``.
 

@@ -301,7 +301,9 @@ class Stream(Lookups):
         self._pipeline.add(node)
         known = [s._event_time for s in (self, *others)]  # noqa: SLF001 - one of us
         times = [event_time for event_time in known if event_time is not None]
-        of_all = reduce(EventTime.joined, times) if len(times) == len(known) else None
+        of_all = reduce(EventTime.joined, times) if times else None
+        if of_all is not None and len(times) < len(known):
+            of_all = of_all.if_named()
         return Stream(self._pipeline, node, event_time=of_all)
 
     def connect(self, *others: "Stream | KeyedStream", operator: MultiInputSpec) -> "Stream":

@@ -84,9 +84,14 @@ def test_a_union_is_as_late_as_the_latest() -> None:
     p = Pipeline("p")
     timed, untimed = source(p, "a").watermark("ts"), source(p, "b")
     assert lags(timed.union(timed)) == {"ts": 0}
-    assert lags(timed.union(untimed)) is lags(untimed.union(timed)) is None
+    assert lags(timed.union(untimed)) == lags(untimed.union(timed)) == {"ts": 0}
     made = timed.key_by("k").process("made", lambda *_: (), schema=timed.schema)
-    assert lags(timed.union(made)) is None, "rows of a process function may be of any time"
+    mixed = timed.union(made)
+    assert mixed.event_time == EventTime({"ts": 0}), "rows of a process function may be of any time"
+    with pytest.raises(ConfigurationError, match="this window has to name its event time"):
+        mixed.key_by("k").window(windows.tumbling("1 minute"))
+    with pytest.raises(ConfigurationError, match="'paid_at' is not the event time of this stream"):
+        mixed.key_by("k").window(windows.tumbling("1 minute"), time="paid_at")
     assert lags(timed.union(source(p, "c").watermark("paid_at"))) == {}
     assert untimed.union(source(p, "d")).event_time is None
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from laminar_core.operators.base import AnySpec, MultiInputSpec
+from laminar_core.operators.base import AnySpec, MultiInputSpec, makes_event_time
 from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.plan.cycles import cycles
 from laminar_core.plan.plan import (
@@ -100,6 +100,8 @@ class _Planner:
             id(one.node) for n in nodes for one in (*n.inputs, *n.feedback) if one.side is None
         )
         self._chain_of: dict[int, list[Node]] = {}
+        self._untimed: set[int] = set()
+        """Nodes whose event time begins behind them, in their chain, and not for other readers."""
 
     def plan(self, max_parallelism: int) -> Plan:
         chains: list[list[Node]] = []
@@ -108,14 +110,17 @@ class _Planner:
             if self._is_chained(node):
                 before = node.inputs[0].node
                 chain = self._chain_of[id(before)]
+                if others := self._consumers[id(before)] - 1:
+                    # They read what leaves the chain, so it ends here.
+                    self._consumers[id(node)] += others
+                    self._untimed.update(map(id, chain))
                 chain.append(node)
-                # Others read what leaves the chain, so it ends here if there are any.
-                self._consumers[id(node)] += self._consumers[id(before)] - 1
             else:
                 chain = [node]
                 chains.append(chain)
-                edges.extend(self._edges(node, node.inputs, first_id=len(edges)))
             self._chain_of[id(node)] = chain
+        for node, *_ in chains:
+            edges.extend(self._edges(node, node.inputs, first_id=len(edges)))
         for node in self._nodes:
             edges.extend(self._edges(node, node.feedback, first_id=len(edges), feedback=True))
         vertices = tuple(_vertex(chain) for chain in chains)
@@ -127,32 +132,55 @@ class _Planner:
         for edge_id, one in enumerate(inputs, first_id):
             sender = _vertex_id(self._chain_of[id(one.node)])
             receiver = _vertex_id(self._chain_of[id(node)] if feedback else [node])
-            side = one.side_output
             yield Edge(
-                edge_id, sender, receiver, one.by, one.schema, feedback, side=side, feeds=one.feeds
+                edge_id,
+                sender,
+                receiver,
+                one.by,
+                one.schema,
+                feedback,
+                side=one.side_output,
+                feeds=one.feeds,
+                timed=id(one.node) not in self._untimed,
             )
 
     def _is_chained(self, node: Node) -> bool:
-        if len(node.inputs) != 1 or node.feedback or node.is_union:
+        if not _could_be_chained(node):
             return False
-        if isinstance(node.operator, MultiInputSpec):
-            return False
-        (only,) = node.inputs
-        if only.side is not None or not isinstance(only.by, Forward):
-            return False
-        return self._consumers[id(only.node)] == 1 or self._follows_splits(node, only.node)
+        before = node.inputs[0].node
+        return self._consumers[id(before)] == 1 or self._follows_splits(node, before)
 
     def _follows_splits(self, node: Node, before: Node) -> bool:
         """Return whether event time is that of splits that are read side by side.
 
         It is only in the chain of their source. Rows leave the operator as they came, so others
-        that read them can do so behind it.
+        that read them can do so behind it, but get none of its watermarks. Of several operators
+        that make event time of the same rows, the first by name is in the chain.
         """
         chain = self._chain_of[id(before)]
-        if not isinstance(node.operator, AssignWatermarks) or chain[-1] is not before:
-            return False
         source = chain[0].source
-        return source is not None and source.source.reading == "parallel"
+        if source is None or source.source.reading != "parallel":
+            return False
+        if any(one.operator is not None and makes_event_time(one.operator) for one in chain):
+            return False
+        names = [
+            one.operator_id
+            for one in self._nodes
+            if isinstance(one.operator, AssignWatermarks)
+            and _could_be_chained(one)
+            and one.inputs[0].node is before
+        ]
+        return isinstance(node.operator, AssignWatermarks) and node.operator_id == min(names)
+
+
+def _could_be_chained(node: Node) -> bool:
+    """Return whether nothing of the node itself needs a vertex of its own."""
+    if len(node.inputs) != 1 or node.feedback or node.is_union:
+        return False
+    if isinstance(node.operator, MultiInputSpec):
+        return False
+    (only,) = node.inputs
+    return only.side is None and isinstance(only.by, Forward)
 
 
 def _with_loops(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[Edge]:

@@ -43,5 +43,5 @@ def _place_without(plan: "Plan", vertex: "Vertex", lacking: Mapping[str, str | N
     if vertex.source is not None:
         return vertex.source.operator_id
     inputs = (edge for edge in plan.inputs_of(vertex.vertex_id) if not edge.feedback)
-    places = (lacking[edge.upstream] for edge in inputs)
+    places = (lacking[edge.upstream] if edge.timed else edge.upstream for edge in inputs)
     return next((place for place in places if place is not None), None)

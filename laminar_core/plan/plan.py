@@ -170,9 +170,13 @@ class Edge:
     side: SideOutput | None = None
     """The side output of the upstream vertex that it carries; None: the rows of the whole chain.
 
-    Watermarks and barriers of the upstream vertex go to all of its edges."""
+    Barriers of the upstream vertex go to all of its edges."""
     feeds: int = 0
     """The input of the downstream vertex that gets its rows; several edges may feed one."""
+    timed: bool = True
+    """Whether watermarks of the upstream vertex go to it.
+
+    False: its rows are taken before the operator of the chain that makes event time."""
 
     @property
     def key_columns(self) -> tuple[str, ...] | None:
@@ -278,7 +282,8 @@ class Plan:
             )
         for vertex in self.vertices:
             outputs = self.outputs_of(vertex.vertex_id)
-            if vertex.sink is None and all(edge.side is not None for edge in outputs):
+            taken = [edge for edge in outputs if edge.side is None and edge.timed]
+            if vertex.sink is None and not taken:
                 raise ConfigurationError(
                     ErrorCode.INVALID_PIPELINE,
                     f"nothing consumes {vertex.vertex_id}: end it in a sink",

@@ -8,7 +8,7 @@ from laminar_core.codec.key_groups import partition
 from laminar_core.host.clock import Clock
 from laminar_core.link.wire import ArrowElement
 from laminar_core.plan.plan import Broadcast, Edge, Forward, Keyed, Plan, Rebalance, SideOutput
-from laminar_core.protocol.types import Batch, ChannelId
+from laminar_core.protocol.types import Batch, ChannelId, Watermark
 from laminar_core.records.channel_entries import EdgeEntry, EdgeRef
 from laminar_core.worker.channels import OutputChannel
 from laminar_core.worker.collecting import RowCollector
@@ -121,7 +121,7 @@ def _round_robin(first: int, parallelism: int) -> Split:
 class EdgeOutput:
     """One subtask's sending side of one edge."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a configuration, by keyword
         self,
         split: Split,
         channels: Mapping[int, OutputChannel],
@@ -129,6 +129,7 @@ class EdgeOutput:
         may_overtake: bool,
         in_loop: bool = False,
         side: SideOutput | None = None,
+        timed: bool = True,
         collector: RowCollector | None = None,
     ) -> None:
         self._split = split
@@ -139,6 +140,8 @@ class EdgeOutput:
         """Whether both ends are in one loop."""
         self.side = side
         """The side output that it sends; None: the rows of the whole chain."""
+        self.timed = timed
+        """Whether its receivers get watermarks; without them event time begins at the end only."""
 
     @property
     def has_room(self) -> bool:
@@ -167,6 +170,8 @@ class EdgeOutput:
 
     def broadcast(self, element: ArrowElement) -> None:
         """Send a watermark, barrier, marker or end to every receiver, behind what waits."""
+        if isinstance(element, Watermark) and not self.timed:
+            return
         self.divide_collected()
         for channel in self.channels.values():
             channel.put(element)

@@ -378,6 +378,7 @@ class _Builder:
             may_overtake=edge.may_overtake,
             in_loop=edge.loop is not None,
             side=edge.side,
+            timed=edge.timed,
             collector=collector_of(edge, parallelism, self.clock),
         )
 

@@ -93,24 +93,45 @@ def test_trace(draw, plan: str) -> None:
     assert spell(p.plan()) == plan
 
 
-@pytest.mark.parametrize("reads_first", ["rows", "windows"])
-def test_event_time_of_splits_begins_in_the_chain_of_their_source(reads_first: str) -> None:
-    """Others that read the source's rows, or write another watermark, come behind it."""
-    p = Pipeline("p")
+def abreast(p: Pipeline) -> Stream:
     table = pa.table({"key": [1], "at": pa.array([0], pa.timestamp("us"))})
-    rows = p.source("in", MemorySource([table], abreast=True)).select("key", "at")
-    if reads_first == "rows":
-        rows.sink("raw", CollectSink())
-    rows.watermark("at").select("key").sink("out", CollectSink())
-    if reads_first == "windows":
-        rows.sink("raw", CollectSink())
-    rows.watermark("at").sink("other", CollectSink())
-    assert sorted(spell(p.plan()).splitlines()) == [
-        "(in, forward) | raw",
-        "(in, forward) | select-2 out",
-        "(in, forward) | watermark-2 other",
-        "in select-1 watermark-1",
+    return p.source("in", MemorySource([table], abreast=True))
+
+
+@pytest.mark.parametrize("order", ["raw first second", "first raw second", "second first raw"])
+def test_event_time_of_splits_begins_in_the_chain_of_their_source(order: str) -> None:
+    """Others that read the source's rows, or write another watermark, come behind it.
+
+    They get no watermarks of it, and the order of the program decides nothing.
+    """
+    p = Pipeline("p")
+    rows = abreast(p).select("key", "at", name="pick")
+    for reader in order.split():
+        read = rows if reader == "raw" else rows.watermark("at", name=reader)
+        read = read.select("key", name="keys") if reader == "first" else read
+        read.sink(f"{reader}-out", CollectSink())
+    plan = p.plan()
+    assert sorted(spell(plan).splitlines()) == [
+        "(in, forward) | keys first-out",
+        "(in, forward) | raw-out",
+        "(in, forward) | second second-out",
+        "in pick first",
     ]
+    assert {e.downstream: e.timed for e in plan.edges} == {
+        "keys": True,
+        "raw-out": False,
+        "second": False,
+    }
+
+
+def test_a_watermark_behind_another_one_does_not_reach_other_readers_of_that_one() -> None:
+    p = Pipeline("p")
+    first = abreast(p).watermark("at", name="first")
+    first.watermark("at", name="second").sink("out", CollectSink())
+    first.sink("other", CollectSink())
+    plan = p.plan()
+    assert spell(plan) == "in first\n(in, forward) | second out\n(in, forward) | other"
+    assert all(e.timed for e in plan.edges)
 
 
 def test_a_vertex_is_named_by_what_it_does_and_not_by_when_it_was_written() -> None:

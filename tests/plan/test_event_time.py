@@ -1,11 +1,15 @@
 """An operator that waits for watermarks is refused where none can come."""
 
+import pyarrow as pa
 import pytest
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators import agg, windows
+from laminar_core.operators.first_rows import FirstRows
 from laminar_core.pipeline import Pipeline, Stream
+from laminar_core.plan.plan import Keyed
+from laminar_core.testing.memory_source import MemorySource
 from tests.plan.plans import SOURCE
 
 MINUTE = windows.tumbling("1 minute")
@@ -67,3 +71,33 @@ def test_a_window_behind_windows_is_planned() -> None:
     second = first.key_by("key").window(windows.tumbling("1 hour"), time="window_end")
     second.aggregate("b", agg.sum("count")).sink("out", CollectSink())
     assert p.plan()
+
+
+def beside_a_watermark(name: str) -> Pipeline:
+    """A reader of rows that are read side by side, in front of the watermark of another one."""
+    p = Pipeline("p")
+    table = pa.table({"key": [1], "at": pa.array([0], pa.timestamp("us"))})
+    before = p.source("in", MemorySource([table], abreast=True))
+    if name == "window":
+        counted(before)
+    elif name == "operator":
+        kept = FirstRows("f", ("key",), "at", None, waits=True, lag_us=0)
+        before.then(kept, Keyed(("key",))).sink("first", CollectSink())
+    behind = before.watermark("at")
+    if name != "nothing behind":
+        behind.sink("other", CollectSink())
+    else:
+        before.sink("other", CollectSink())
+    return p
+
+
+@pytest.mark.parametrize(("name", "operator"), [("window", "n-combine"), ("operator", "f")])
+def test_a_watermark_counts_only_behind_the_place_where_it_was_written(
+    name: str, operator: str
+) -> None:
+    refused = f"{operator} needs event time, and rows of in come to it without a watermark"
+    assert refused in refusal(beside_a_watermark(name))
+
+
+def test_a_watermark_that_nothing_reads_is_refused_although_the_source_is_read() -> None:
+    assert "nothing consumes" in refusal(beside_a_watermark("nothing behind"))

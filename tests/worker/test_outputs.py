@@ -366,3 +366,17 @@ def test_only_keyed_edges_outside_of_loops_collect(
 ) -> None:
     joined = replace(edge(partitioning), loop=loop)
     assert (collector_of(joined, 3, ManualClock()) is not None) == collects
+
+
+def test_an_edge_whose_rows_have_no_event_time_sends_everything_but_watermarks() -> None:
+    sent: list = []
+    output = EdgeOutput(
+        splitter(edge(Forward()), 0, 1, max_parallelism=128),
+        {0: OutputChannel(sent.append)},
+        may_overtake=True,
+        timed=False,
+    )
+    for element in (Watermark(1), BARRIER, Watermark(2), Idle(), EndOfInput()):
+        output.broadcast(element)
+    output.flush()
+    assert sent == [BARRIER, Idle(), EndOfInput()]

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeGuard
 import pyarrow as pa
 
 from laminar_core.aggregates.python_values import array_of
+from laminar_core.codec.arrow import empty_table
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import ANY_MODE, JsonObject, OutputMode, Side, SubtaskContext
 from laminar_core.operators.columns import require_distinct
@@ -82,7 +83,7 @@ class FlatMapBatches:
         """
         if self.schema is not None:
             return self.schema
-        empty = as_batch(input_schema.empty_table())
+        empty = as_batch(empty_table(input_schema))
         try:
             results = [made for made in self._results(empty) if not isinstance(made, Side)]
         except ConfigurationError:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_core.codec.arrow import empty_table
 from laminar_core.codec.source_text import source_text
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import (
@@ -89,7 +90,7 @@ class MapBatches:
         """
         if self.schema is not None:
             return self.schema
-        empty = as_batch(input_schema.empty_table())
+        empty = as_batch(empty_table(input_schema))
         try:
             result: Any = self.function(empty)
         except Exception as error:
@@ -149,7 +150,7 @@ class FilterRows:
                 f"filter {self.operator_id!r} needs an expression, as in pc.field('amount') > 0, or"
                 f" a function of a batch, not {self.predicate!r}",
             )
-        empty = as_batch(input_schema.empty_table())
+        empty = as_batch(empty_table(input_schema))
         try:
             self._keep(empty)
         except Exception as error:

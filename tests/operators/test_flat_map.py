@@ -70,6 +70,11 @@ def test_a_schema_is_found_whatever_values_dictionaries_have() -> None:
     assert run(FlatMapBatches("f", lambda batch: batch), days) == [days.to_pylist()]
 
 
+def test_a_schema_is_found_with_identifiers_inside_of_columns() -> None:
+    rows = pa.record_batch({"x": pa.nulls(1, pa.list_(pa.uuid()))})
+    assert run(FlatMapBatches("f", lambda batch: batch), rows) == [rows.to_pylist()]
+
+
 def test_no_batch_at_all_is_no_error() -> None:
     assert run(FlatMapBatches("f", lambda _: [], WORD)) == []
     assert run(FlatMapBatches("f", words, WORD), BATCH.slice(0, 0)) == []

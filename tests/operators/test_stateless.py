@@ -142,6 +142,14 @@ def test_dictionaries_of_any_values_can_be_mapped_and_filtered() -> None:
     assert run(FilterRows("f", lambda rows: rows.column(0).is_null()), days) == [{"day": None}]
 
 
+def test_identifiers_and_dictionaries_inside_of_columns_can_be_mapped_and_filtered() -> None:
+    days = pa.array([1, None], pa.date32()).dictionary_encode()
+    for of in (pa.list_(pa.uuid()), pa.map_(pa.string(), pa.uuid()), pa.list_(days.type)):
+        rows = pa.record_batch({"x": pa.nulls(2, of), "n": [1, 2]})
+        assert run(MapBatches("m", lambda batch: batch), rows) == rows.to_pylist()
+        assert run(FilterRows("f", pc.field("n") > 1), rows) == rows.to_pylist()[1:]
+
+
 def test_operators_describe_themselves() -> None:
     assert FilterRows("f", pc.field("amount") > 0).describe() == {
         "kind": "filter", "expression": "(amount > 0)",

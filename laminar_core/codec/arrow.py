@@ -10,6 +10,7 @@ almost never.
 
 import pyarrow as pa
 
+from laminar_core.codec.dictionaries import has_dictionary, joined, require_readable
 from laminar_core.codec.envelope import (
     HEADER_BYTES,
     Codec,
@@ -34,6 +35,9 @@ def encode_table(table: pa.Table, *, compression: Compression | None = None) -> 
     """Write ``table`` as a segment; the same table gives the same bytes.
 
     The result is a read-only view on Arrow's own buffer: large state is not copied once more.
+
+    Raises:
+        DataError: its dictionaries cannot be united, or not be read again (NOT_ENCODABLE).
     """
     metadata = {
         **(table.schema.metadata or {}),
@@ -59,16 +63,17 @@ def empty_table(schema: pa.Schema) -> pa.Table:
 
 
 def with_one_dictionary(table: pa.Table) -> pa.Table:
-    """Return rows in which all parts of a column have one dictionary, as in an Arrow file."""
-    if any(_has_dictionary(field.type) for field in table.schema):
-        return table.combine_chunks()
+    """Return rows in which all parts of a column have one dictionary, as in an Arrow file.
+
+    Raises:
+        DataError: there cannot be one, or it could not be read again (NOT_ENCODABLE).
+    """
+    for place, field in enumerate(table.schema):
+        require_readable(field.name, field.type)
+        chunks = table.column(place).chunks
+        if len(chunks) > 1 and has_dictionary(field.type):
+            table = table.set_column(place, field, joined(chunks))
     return table
-
-
-def _has_dictionary(of: pa.DataType) -> bool:
-    """Return whether values of this type, or parts of them, are encoded as a dictionary."""
-    parts = (of.field(number).type for number in range(of.num_fields))
-    return pa.types.is_dictionary(of) or any(map(_has_dictionary, parts))
 
 
 def _write(table: pa.Table, sink: pa.NativeFile, compression: Compression | None) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from laminar_core.codec.dictionaries import has_dictionary
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.link.sockets import Buffer
 from laminar_core.protocol.types import (
@@ -129,7 +130,7 @@ class ElementCodec:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._with_dictionaries = any(_has_dictionary(f.type) for f in schema)
+        self._with_dictionaries = any(has_dictionary(f.type) for f in schema)
 
     def encode(self, element: ArrowElement) -> tuple[FrameKind, Buffer]:
         """Return kind and payload; a batch's payload shares the batch's memory where possible."""
@@ -209,13 +210,6 @@ def _aligned(buffer: pa.Buffer) -> pa.Buffer:
     aligned = pa.allocate_buffer(buffer.size)
     np.frombuffer(aligned, np.uint8)[:] = np.frombuffer(buffer, np.uint8)
     return aligned
-
-
-def _has_dictionary(data_type: pa.DataType) -> bool:
-    """Is there a dictionary in it, at any depth?"""
-    if pa.types.is_dictionary(data_type):
-        return True
-    return any(_has_dictionary(data_type.field(n).type) for n in range(data_type.num_fields))
 
 
 def _encode_barrier(barrier: CheckpointBarrier) -> bytes:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from laminar_core.codec.dictionaries import can_be_joined
 from laminar_core.host.clock import Clock
 
 FRAME_ROWS = 1_024
@@ -82,17 +83,6 @@ class RowCollector:
         batches, self._batches = self._batches, []
         self.row_count = self._size_bytes = 0
         return _joined(batches) if len(batches) > 1 else batches
-
-
-def can_be_joined(data_type: pa.DataType) -> bool:
-    """Return whether pyarrow can make one column of several.
-
-    It makes other values of half floats in dictionaries, and does not know nested ones there.
-    """
-    if pa.types.is_dictionary(data_type):
-        values = data_type.value_type
-        return not (pa.types.is_float16(values) or pa.types.is_nested(values))
-    return all(can_be_joined(data_type.field(at).type) for at in range(data_type.num_fields))
 
 
 def _joined(batches: list[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:

@@ -7,15 +7,13 @@ and its processing, because both are in one unit of work.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 
-import numpy as np
 import pyarrow as pa
 
+from laminar_core.codec.dictionaries import can_be_joined, joined
 from laminar_core.connectors.base import SourceBatch
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import Clock
-from laminar_core.worker.collecting import can_be_joined
 
 GATHERED_ROWS_MAX = 1_024
 """Rows with which a batch is no longer small: most of what it costs depends on its rows."""
@@ -84,28 +82,14 @@ def _size_bytes(column: pa.Array) -> int:
 
 
 def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    with suppress(pa.ArrowInvalid):
-        return pa.concat_batches(batches)
     try:
-        return pa.concat_batches([_without_null_values(batch) for batch in batches])
+        return pa.concat_batches(batches)
     except pa.ArrowInvalid as error:
+        schema = batches[0].schema
+        if all(batch.schema == schema for batch in batches):  # Null is in a dictionary.
+            columns = [joined(parts) for parts in zip(*batches, strict=True)]
+            return pa.RecordBatch.from_arrays(columns, schema=schema)
         raise ConfigurationError(
             ErrorCode.INVALID_PIPELINE,
             f"a source returned batches whose columns differ: {error}",
         ) from error
-
-
-def _without_null_values(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with null in no dictionary, because pyarrow unites none that have it."""
-    columns = [_without_null(column) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-
-
-def _without_null(column: pa.Array) -> pa.Array:
-    if not isinstance(column, pa.DictionaryArray) or not column.dictionary.null_count:
-        return column
-    known = column.dictionary.is_valid().to_numpy(zero_copy_only=False)
-    places = pa.array(np.cumsum(known) - 1, column.type.index_type, mask=~known)
-    return pa.DictionaryArray.from_arrays(
-        places.take(column.indices), column.dictionary.drop_null(), ordered=column.type.ordered
-    )

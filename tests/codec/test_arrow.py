@@ -2,6 +2,7 @@ import contextlib
 import datetime as dt
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -13,9 +14,10 @@ from laminar_core.codec.arrow import (
     decode_table,
     empty_table,
     encode_table,
+    with_one_dictionary,
 )
 from laminar_core.codec.envelope import HEADER_BYTES, Content, wrap
-from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.errors import CorruptCheckpointError, DataError, ErrorCode
 from tests.codec.golden_segments import TABLE
 from tests.records.manifests import rows
 
@@ -186,3 +188,43 @@ def test_golden_segments_say_how_they_are_compressed(name, codec):
     data = (GOLDEN / f"segment_v2_{name}.seg").read_bytes()
     assert (data[:8], data[8:10], data[10]) == (b"LMRSEG\r\n", b"\x02\x00", codec)
     assert len(data) > HEADER_BYTES
+
+
+HALVES = pa.array(np.array([1, 1.5, 2], np.float16))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [HALVES, pa.array([{"a": 1}, {"a": 2}, {"a": 3}]), pa.array(["a", None, "b"])],
+    ids=["half floats", "structs", "texts and null"],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_dictionaries_that_pyarrow_does_not_unite_come_back_as_they_were(values, nested):
+    def part(start: int) -> pa.Table:
+        column = pa.DictionaryArray.from_arrays(pa.array([1, 0]), values.slice(start, 2))
+        nested_column = pa.StructArray.from_arrays([column], ["d"])
+        return pa.table({"x": nested_column if nested else column, "n": [1, 2]})
+
+    table = pa.concat_tables([part(0), part(1)])
+    decoded = decode_table(encode_table(table))
+    assert decoded.schema == table.schema
+    assert decoded.to_pylist() == table.to_pylist()
+
+
+def test_only_columns_with_a_dictionary_are_copied_to_have_one():
+    part = pa.table({"n": [1, 2], "d": pa.array(["a", "b"]).dictionary_encode()})
+    table = pa.concat_tables([part, part.slice(1)])
+    united = with_one_dictionary(table)
+    assert united.column("n").num_chunks == 2
+    assert united.column("d").num_chunks == 1
+    assert united.equals(table)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_dictionary_of_identifiers_is_refused_because_pyarrow_would_not_read_it(nested):
+    values = pa.uuid().wrap_array(pa.array([b"a" * 16], pa.binary(16)))
+    column = pa.DictionaryArray.from_arrays(pa.array([0]), values)
+    column = pa.StructArray.from_arrays([column], ["d"]) if nested else column
+    with pytest.raises(DataError, match="column 'x' has a dictionary of ext") as caught:
+        encode_table(pa.table({"x": column}))
+    assert caught.value.code is ErrorCode.NOT_ENCODABLE

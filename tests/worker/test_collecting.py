@@ -98,8 +98,12 @@ def test_dictionaries_that_do_not_fit_together_are_left_apart() -> None:
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize(
     "values",
-    [pa.array([np.float16(1.5), np.float16(2)], pa.float16()), pa.array([{"a": 1}, {"a": 2}])],
-    ids=["half floats", "structs"],
+    [
+        pa.array([np.float16(1.5), np.float16(2)], pa.float16()),
+        pa.array([{"a": 1}, {"a": 2}]),
+        pa.uuid().wrap_array(pa.array([b"a" * 16, b"b" * 16], pa.binary(16))),
+    ],
+    ids=["half floats", "structs", "identifiers"],
 )
 def test_dictionaries_that_pyarrow_cannot_join_are_left_apart(
     values: pa.Array, *, nested: bool

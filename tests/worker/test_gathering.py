@@ -112,13 +112,18 @@ def test_dictionaries_are_united():
     assert batch.rows.column("k").to_pylist() == ["a", "b", "c", "a"]
 
 
-def test_dictionaries_are_united_if_null_is_among_their_values():
+@pytest.mark.parametrize("nested", [False, True])
+def test_dictionaries_are_united_if_null_is_among_their_values(nested):
     def one(*values: str | None) -> pa.RecordBatch:
         places = pa.array([*range(len(values)), None], pa.int32())
-        return pa.record_batch({"k": pa.DictionaryArray.from_arrays(places, pa.array(values))})
+        column = pa.DictionaryArray.from_arrays(places, pa.array(values))
+        return pa.record_batch(
+            {"k": pa.StructArray.from_arrays([column], ["k"]) if nested else column}
+        )
 
     batch = Polls(one("a", None, "b"), one("c", "a")).gathered().rows
-    assert batch.column("k").to_pylist() == ["a", None, "b", None, "c", "a", None]
+    column = batch.column("k").field("k") if nested else batch.column("k")
+    assert column.to_pylist() == ["a", None, "b", None, "c", "a", None]
     assert batch.schema == one("a").schema
 
 
@@ -135,10 +140,11 @@ def test_dictionaries_whose_values_an_index_may_not_be_able_to_name_are_left_alo
     assert [polls.gathered().rows for _ in batches] == batches
 
 
-def test_dictionaries_that_pyarrow_cannot_join_are_left_alone():
-    column = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array([{"a": 1}]))
+@pytest.mark.parametrize("values", [pa.array([{"a": 1}]), pa.nulls(1, pa.uuid())])
+def test_dictionaries_that_pyarrow_cannot_join_are_left_alone(values):
+    column = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), values)
     polls = Polls(pa.record_batch({"k": column}), keys("b"))
-    assert polls.gathered().rows.column("k").to_pylist() == [{"a": 1}]
+    assert polls.gathered().rows.column("k").to_pylist() == values.to_pylist()
 
 
 def test_batches_with_different_columns_are_an_error_of_the_source():

@@ -15,8 +15,8 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
-from laminar_core.aggregates.grouping import comparable, plain_column
-from laminar_core.aggregates.row_groups import as_array
+from laminar_core.aggregates.grouping import plain_column
+from laminar_core.codec.dictionaries import encoded
 from laminar_core.errors import ConfigurationError, ErrorCode, JobFailedError
 from laminar_core.objectstore.retries import RetryPolicy
 from laminar_core.operators.base import (
@@ -308,7 +308,7 @@ def _encoded(plain: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for field in schema:
         column = plain.column(field.name)
         if pa.types.is_dictionary(field.type):
-            found = _dictionary_of(column)
+            found = encoded(column)
             columns.append(
                 pa.DictionaryArray.from_arrays(
                     found.indices.cast(field.type.index_type),
@@ -319,15 +319,6 @@ def _encoded(plain: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         else:
             columns.append(column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _dictionary_of(column: pa.Array) -> pa.DictionaryArray:
-    """Encode a column; nested values, which pyarrow does not compare, stay apart."""
-    if not pa.types.is_nested(column.type):
-        return as_array(comparable(pa.chunked_array([column]))).dictionary_encode()
-    known = column.is_valid().to_numpy(zero_copy_only=False)
-    places = pa.array(np.cumsum(known) - 1, mask=~known)
-    return pa.DictionaryArray.from_arrays(places, column.filter(pa.array(known)))
 
 
 def _least(snapshots: Sequence[Snapshot], name: str) -> int | None:

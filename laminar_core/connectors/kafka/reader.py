@@ -216,15 +216,13 @@ class KafkaReader(SourceReader):
 
     def _fetch(self) -> None:
         with uncollected():
-            found = self._take_in()
+            self._take_in()
         self._refusal.accepted(self._ends.asked_ms)
-        if found:
-            self._refusal.succeeded()
-        elif (denied := self._refusal.standing()) is not None:
+        if (denied := self._refusal.standing()) is not None:
             raise problem_of(denied, "reading", self._source.connection, GROUP)
 
-    def _take_in(self) -> bool:
-        """Decode what the client has; return whether it had anything."""
+    def _take_in(self) -> None:
+        """Decode what the client has."""
         with explained("reading", self._source.connection):
             events = self._consumer.consume(self._source.batch_messages, 0)
         for records, event in runs_of(events):
@@ -232,7 +230,6 @@ class KafkaReader(SourceReader):
                 self._decode(place, of_one)
             if event is not None:
                 self._note_event(event)
-        return bool(events)
 
     def _note_event(self, event: Message) -> None:
         """Note the end of a partition.

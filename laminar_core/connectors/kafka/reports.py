@@ -149,18 +149,18 @@ class ReaderRefusal:
         """Remember a report; it is the callback ``error_cb`` of the client."""
         if is_denied(error):
             self._last_ms = self._clock.monotonic_ms()
-            if self._denied is None:
+            if self._denied is None or self._denied.code() != error.code():
                 self._first_ms = self._last_ms
             self._denied = error
 
     def accepted(self, asked_ms: float) -> None:
-        """Note that a request of another client of this user, begun at this time, succeeded."""
-        if asked_ms > self._last_ms:
-            self.succeeded()
+        """Note that the leaders of all partitions answered a request begun at this time.
 
-    def succeeded(self) -> None:
-        """Note that the client itself has got something: its user is known."""
-        if self._denied is not None and self._denied.code() in _USER:
+        Another client of this user made it. Messages prove less: they are of one broker, and
+        another one may refuse the user for good.
+        """
+        is_newer = asked_ms > self._last_ms
+        if is_newer and self._denied is not None and self._denied.code() in _USER:
             self._denied = None
 
     def standing(self) -> KafkaError | None:

@@ -112,13 +112,15 @@ class TestReaderRefusal:
         assert self.after(REFUSED_MS) is self.PASSWORD, "asked before"
         self.refusal.accepted(asked_ms + 1)
         assert self.after(REFUSED_MS) is None
+
+    def test_another_refusal_has_a_time_of_its_own(self):
+        self.refusal.note(self.GROUP)
+        assert self.after(REFUSED_MS) is self.GROUP
         self.refusal.note(self.PASSWORD)
-        self.refusal.accepted(self.clock.monotonic_ms())
-        self.refusal.succeeded()
-        assert self.after(REFUSED_MS) is None
+        assert self.after(REFUSED_MS - 1) is None
+        assert self.after(1) is self.PASSWORD
 
     def test_a_right_that_is_missing_stays_missing(self):
         self.refusal.note(self.GROUP)
-        self.refusal.succeeded()
         self.refusal.accepted(self.clock.monotonic_ms() + 1)
         assert self.after(REFUSED_MS) is self.GROUP

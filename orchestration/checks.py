@@ -119,7 +119,9 @@ def _files_present(case: Case) -> Verdict:
 
 
 def _restorable(case: Case) -> Verdict:
-    return judge_restorable(newest_drill(case.store, []), case.now_ms, case.policy)
+    unreadable: list[str] = []
+    newest = newest_drill(case.store, unreadable)
+    return judge_restorable(newest, case.now_ms, case.policy, unreadable)
 
 
 def _freshness(case: Case) -> Verdict:

@@ -340,8 +340,16 @@ def judge_freshness(life: JobLife | None, now_ms: int, policy: AlertPolicy) -> V
     return Verdict(passed, said, is_severe=True, figures={"age_s": round(age_ms / 1000, 3)})
 
 
-def judge_restorable(newest: DrillRecord | None, now_ms: int, policy: AlertPolicy) -> Verdict:
-    """Judge the last restore drill."""
+def judge_restorable(
+    newest: DrillRecord | None, now_ms: int, policy: AlertPolicy, unreadable: Sequence[str] = ()
+) -> Verdict:
+    """Judge the last restore drill.
+
+    ``unreadable`` has a line for each record of a newer drill that cannot be read. Such a drill may
+    have failed, so an older one that passed does not stand for it.
+    """
+    if unreadable:
+        return Verdict(passed=False, description=f"{'; '.join(unreadable)}: run the drill job")
     if newest is None:
         said = "no drill has shown yet that a checkpoint can be restored: run the drill job"
         return Verdict(passed=False, description=said)

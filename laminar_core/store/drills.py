@@ -9,7 +9,7 @@ from laminar_core.store.records import create_or_confirm, read_record
 
 def newest_number(store: CheckpointStore) -> int:
     """Return the number of the last drill; 0 if there was none."""
-    return max(_numbers(store), default=0)
+    return max(drill_numbers(store), default=0)
 
 
 def write_drill(store: CheckpointStore, record: DrillRecord) -> DrillRecord:
@@ -25,7 +25,7 @@ def write_drill(store: CheckpointStore, record: DrillRecord) -> DrillRecord:
 
 def read_drills(store: CheckpointStore, problems: list[str]) -> list[DrillRecord]:
     """Return all readable drill records, oldest first; ``problems`` gets a line for each other."""
-    read = (_read(store, number, problems) for number in sorted(_numbers(store)))
+    read = (_read(store, number, problems) for number in drill_numbers(store))
     return [record for record in read if record is not None]
 
 
@@ -34,14 +34,14 @@ def newest_drill(store: CheckpointStore, problems: list[str]) -> DrillRecord | N
 
     ``problems`` gets a line for each newer record that cannot be read.
     """
-    numbers = sorted(_numbers(store), reverse=True)
+    numbers = reversed(drill_numbers(store))
     return next(filter(None, (_read(store, number, problems) for number in numbers)), None)
 
 
-def _numbers(store: CheckpointStore) -> set[int]:
-    """Return the numbers in the listing, which may have any gaps: a stray file has any number."""
+def drill_numbers(store: CheckpointStore) -> list[int]:
+    """Return the numbers in the listing, ascending, with any gaps: a stray file has any number."""
     found = map(number_in, store.objects.children(store.paths.drills))
-    return {number for number in found if number is not None}
+    return sorted({number for number in found if number is not None})
 
 
 def _read(store: CheckpointStore, number: int, problems: list[str]) -> DrillRecord | None:

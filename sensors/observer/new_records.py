@@ -43,7 +43,7 @@ from laminar_core.sensors.observer.visible_output import (
 )
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.drills import newest_number
+from laminar_core.store.drills import drill_numbers
 from laminar_core.store.records import bytes_in, read_record
 
 SCAN_MAX = 200
@@ -348,8 +348,8 @@ def _acts(store: CheckpointStore, after: int) -> list[FoundAct]:
 
 
 def _drills(store: CheckpointStore, after: int) -> list[FoundDrill]:
-    numbers = range(after + 1, min(newest_number(store), after + DRILLS_MAX) + 1)
-    return [FoundDrill(number, _drill(store, number)) for number in numbers]
+    numbers = [number for number in drill_numbers(store) if number > after]
+    return [FoundDrill(number, _drill(store, number)) for number in numbers[:DRILLS_MAX]]
 
 
 def _drill(store: CheckpointStore, number: int) -> dg.AssetObservation | None:

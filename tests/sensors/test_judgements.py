@@ -270,6 +270,12 @@ def test_restorable(drill, passed: bool, is_severe: bool, said: str) -> None:  #
     assert said in verdict.description
 
 
+def test_a_drill_that_passed_does_not_stand_for_a_newer_one_that_cannot_be_read() -> None:
+    verdict = judge_restorable(drilled(1), NOW_MS, POLICY, ["drills/0000000002.json is damaged"])
+    assert not verdict.passed
+    assert verdict.description == "drills/0000000002.json is damaged: run the drill job"
+
+
 @pytest.mark.parametrize(
     ("waiting", "passed"),
     [

@@ -8,6 +8,7 @@ from laminar_core.retention.facts import RetentionPolicy
 from laminar_core.retention.run import Retention
 from laminar_core.sensors.observer.new_records import BESIDE_MS
 from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.drills import read_drills, write_drill
 from tests.sensors.observed import Daemon, conclude, write_down
 from tests.sensors.streams import STREAM, Job, stand_ins
 from tests.store.stores import commit
@@ -129,6 +130,16 @@ def test_drills_are_reported_once(job: Job, daemon: Daemon) -> None:
     daemon.ticks()
     outcomes = [shown.metadata["outcome"].value for shown in daemon.observed("drill")]
     assert outcomes == ["passed", "failed"]
+
+
+def test_drills_behind_a_gap_of_numbers_are_reported(job: Job, daemon: Daemon) -> None:
+    """Numbers that are not there are not read: a stray file may have any."""
+    job.drill()
+    [first] = read_drills(job.store, [])
+    write_drill(job.store, first.model_copy(update={"number": 8_000_000_000}))
+    daemon.ticks()
+    found = [(shown.tags or {})[DRILL_TAG] for shown in daemon.observed("drill")]
+    assert found == ["1", "8000000000"]
 
 
 def test_a_drill_of_a_run_is_left_to_that_run(job: Job, daemon: Daemon) -> None:

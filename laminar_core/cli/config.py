@@ -20,7 +20,8 @@ from laminar_core.cli.views import print_table
 from laminar_core.options import Setting
 
 SECRET = re.compile(
-    r"secret|token|passw|passphrase|credential|(?:access|account|api|private)[._-]?key|\bsas\b",
+    r"secret|token|passw|passphrase|credential|\bsas\b|sas[._-]?key"
+    r"|(?:access|account|api|private|encryption|shared|storage)[._-]?key",
     re.IGNORECASE,
 )
 """Names of Spark's settings whose values are not printed."""

@@ -77,7 +77,9 @@ def status(
         say(json.dumps(asdict(answer)) if as_json else answer.message)
         sys.exit(answer.exit_code)
     if silence is not None:
-        raise click.UsageError("--silence needs --probe: the state of a job is shown at any age")
+        raise click.UsageError(
+            "--silence needs --probe: nothing else compares the age of a heartbeat"
+        )
     found = read_status(open_job(store, job), SystemClock().now_ms())
     if as_json:
         click.echo(json.dumps(status_as_json(found), indent=1))

@@ -31,6 +31,9 @@ def test_the_strongest_source_wins_and_is_named(cli, tmp_path, monkeypatch) -> N
         "x.passphrase",
         "x.passwd",
         "x.api-key",
+        "fs.s3a.server-side-encryption.key",
+        "fs.azure.saskey",
+        "x.shared.key",
     ],
 )
 def test_a_secret_of_spark_is_not_printed(cli, tmp_path, monkeypatch, name: str) -> None:

@@ -1,8 +1,8 @@
 """The configuration of a run in Python: models of ``configuration`` with further fields."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, InstanceOf, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, InstanceOf, model_validator
 
 from laminar_core.configuration import (
     CheckpointOptions,
@@ -72,6 +72,12 @@ class CheckpointConfig(CheckpointOptions):
         )
 
 
+def _made(strategy: RestartStrategy) -> RestartStrategy:
+    if isinstance(strategy, type):
+        raise ValueError(f"is a class: pass {strategy.__name__}()")  # noqa: TRY004 - for pydantic
+    return strategy
+
+
 class RunConfig(StartOptions, NetworkOptions, SupervisionOptions):
     """Everything about a run that is not about checkpoints."""
 
@@ -83,7 +89,7 @@ class RunConfig(StartOptions, NetworkOptions, SupervisionOptions):
     """Number of Spark tasks; by default as many as Spark runs at once."""
     job: str | None = None
     """Name of the job in the store; by default the pipeline's."""
-    restart: InstanceOf[RestartStrategy] = ExponentialDelay()
+    restart: Annotated[InstanceOf[RestartStrategy], AfterValidator(_made)] = ExponentialDelay()
     """When a job that failed is started again."""
     actor: InstanceOf[Actor] = LAMINAR
     """Who starts the job and why, for the claim and the audit log."""

@@ -130,6 +130,7 @@ class Stream(Lookups):
     ) -> "Stream":
         """Replace every batch by ``function(batch)``."""
         name = self._pipeline.name_for("map", name)
+        require_function(function, f"{name} takes a function")
         if schema is not None:
             require_schema(schema, f"the schema of {name}")
         return self.then(MapBatches(name, function, schema))
@@ -147,6 +148,7 @@ class Stream(Lookups):
         ``Side(name, batch)`` among them goes to ``side(name)``; ``sides`` are the columns of each.
         """
         name = self._pipeline.name_for("flat-map", name)
+        require_function(function, f"{name} takes a function")
         if schema is not None:
             require_schema(schema, f"the schema of {name}")
         sides = {} if sides is None else sides

@@ -62,8 +62,11 @@ def calls(method: Callable[..., object]) -> Iterator[tuple[list[object], dict[st
     if any(p.kind == p.VAR_KEYWORD for p in parameters):
         keywords = list(EnrichOptions.__annotations__)
         usual, options = ["n", ask], {"schema": pa.schema([("w", pa.int64())])}
+    schema = {"schema": pa.schema([("w", pa.int64())])} if "schema" in keywords else {}
     for other in OTHERS:
         yield [other] * len(usual), options
+        yield from (([*usual[:n], other, *usual[n + 1 :]], schema) for n in range(len(usual)))
+        yield from ((usual, {**schema, name: other}) for name in keywords)
         yield from (([*usual[:n], other, *usual[n + 1 :]], options) for n in range(len(usual)))
         yield from ((usual, {**options, name: other}) for name in keywords)
 

@@ -263,3 +263,5 @@ def test_everything_about_a_run_reaches_the_runtime() -> None:
 def test_a_number_is_no_restart_strategy() -> None:
     with pytest.raises(ConfigurationError, match="restart: must be an instance of RestartStrategy"):
         RunConfig(restart=3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"restart: is a class: pass ExponentialDelay\(\)"):
+        RunConfig(restart=ExponentialDelay)  # type: ignore[arg-type]

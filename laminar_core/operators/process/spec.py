@@ -26,6 +26,7 @@ from laminar_core.aggregates.grouping import plain_type
 from laminar_core.codec.code_digest import code_digest
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.base import LATE, Emitted, JsonObject, Side, SubtaskContext
 from laminar_core.operators.columns import require_columns, require_distinct
 from laminar_core.operators.process.declared import State
@@ -143,7 +144,10 @@ class ProcessSpec(Generic[P]):
     process: P
 
     def __post_init__(self) -> None:
-        for name, declared in self.process.state.items():
+        states = self.process.state
+        wanted = f"process {self.operator_id!r}: state is a mapping from names to states"
+        require_instance(states, Mapping, wanted)
+        for name, declared in states.items():
             if isinstance(declared, type) or not hasattr(declared, "ttl_us"):
                 raise ConfigurationError(
                     ErrorCode.INVALID_PIPELINE,

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from laminar_core.connectors.kafka.partitions import Start
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -26,13 +27,16 @@ def start_of(text: str) -> Start:
     try:
         if not text.startswith("{"):
             return _START + timedelta(microseconds=instant_us(text))
-        offsets = dict(json.loads(text))
-        if not all(map(is_whole, offsets.values())):
-            raise TypeError  # noqa: TRY301 - as for all other texts
+        return {split: _offset(given) for split, given in dict(json.loads(text)).items()}
     except (ConfigurationError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
             f"{text!r} is no place to begin in a topic: give earliest, latest, a time in ISO 8601"
             ' with a zone, or offsets as {"topic/0": 120}',
         ) from error
-    return offsets
+
+
+def _offset(given: Any) -> int:  # noqa: ANN401 - of JSON
+    if is_whole(given) or (isinstance(given, str) and given.isdecimal()):
+        return int(given)
+    raise TypeError

@@ -38,6 +38,7 @@ SUNDAY = datetime(2026, 3, 1, tzinfo=UTC)
         ("latest", "latest"),
         ("2026-03-01T13:00:00+01:00", datetime(2026, 3, 1, 12, tzinfo=UTC)),
         ('{"t/0": 120, "t/1": 0}', {"t/0": 120, "t/1": 0}),
+        ('{"t/0": "120"}', {"t/0": 120}),
     ],
 )
 def test_a_source_begins_where_the_text_says(text: str, start: object) -> None:

@@ -268,7 +268,8 @@ def event_time_of(known: EventTime | None, name: str | None, what: str) -> TimeC
     if not lags_us:
         problem = "has no event time: call watermark(column) on it"
     elif name is None:
-        problem = f"has several event times: choose one of {', '.join(lags_us)} with time=..."
+        several = "several event times" if len(lags_us) > 1 else "also rows of any time"
+        problem = f"has {several}: choose one of {', '.join(lags_us)} with time=..."
     else:
         problem = f"has the event time {' or '.join(lags_us)}, and not {name!r}: change time=..."
     raise ConfigurationError(ErrorCode.INVALID_PIPELINE, f"{what} {problem}")

@@ -3,10 +3,12 @@
 import pyarrow as pa
 import pytest
 
+from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.records.sink_outputs import SinkOutput, outputs_of
-from laminar_core.testing.jobs import DELAY, Job, payments, with_ledgers
+from laminar_core.testing.jobs import DELAY, SECOND_US, Job, payments, with_ledgers
+from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
@@ -66,3 +68,30 @@ def test_rows_columns_and_the_end_of_the_input_are_recorded() -> None:
     times = [o.time.watermark_us for _, o in sorted(outputs.items()) if o.time.watermark_us]
     assert times == sorted(times)
     assert len(set(times)) > 1
+
+
+def test_readers_in_front_of_a_watermark_record_no_event_time_and_lose_no_rows() -> None:
+    """Rows of a source that is read side by side, with two clocks that are far apart."""
+    p, ledgers = Pipeline("p"), {name: Ledger() for name in ("raw", "late", "early")}
+    clock = [SECOND_US * second for second in range(60)]
+    far = [us + 1000 * SECOND_US for us in clock]
+    times = {name: pa.array(us, pa.timestamp("us")) for name, us in (("at", clock), ("to", far))}
+    source = MemorySource([pa.table({"k": ["a"] * 60, **times})], abreast=True)
+    rows = p.source("in", source, rows_per_second=500)
+    behind = rows.watermark("at", name="early-time")
+    rows.sink("raw", LedgerSink(ledgers["raw"], "raw"))
+    for name, stream in (("early", behind), ("late", behind.watermark("to"))):
+        counted = stream.key_by("k").window(windows.tumbling("10 seconds"))
+        counts = counted.aggregate(f"{name}-counts", agg.count())
+        counts.sink(name, LedgerSink(ledgers[name], name))
+    simulation = Simulation(p.plan(), parallelism=2, seed=1, checkpoint=OFTEN)
+    simulation.world.at_turn(60, lambda: simulation.kill_worker(0))
+    result = simulation.run()
+    assert (result.outcome, result.rows_late) == ("finished", 0)
+    assert [row["count"] for row in ledgers["early"].rows()] == [10] * 6
+    assert [row["count"] for row in ledgers["late"].rows()] == [10] * 6
+    assert len(ledgers["raw"].rows()) == 60
+    manifests = [simulation.store.manifests.find(n) for n in simulation.store.attempts.ids()]
+    outputs = [o for m in manifests if m is not None for o in outputs_of(m)]
+    timed = {o.operator_id for o in outputs if o.time.watermark_us is not None}
+    assert timed == {"early", "late"}

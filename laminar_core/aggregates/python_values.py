@@ -9,7 +9,7 @@ import pyarrow as pa
 def array_of(values: Sequence[object], data_type: pa.DataType) -> pa.Array:
     """Return values as an array of a type.
 
-    Where an integer is wanted, ``pa.array`` would silently make 1 of the float 1.75.
+    If the type is an integer, ``pa.array`` itself silently turns the float 1.75 into 1.
 
     Raises:
         ValueError: a float with a fraction, for an integer.

@@ -3,6 +3,8 @@
 # cloudpickle has no types for its arguments.
 # pyright: reportUnknownMemberType=false
 
+from collections.abc import Sized
+
 from pyspark import cloudpickle
 
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -19,7 +21,7 @@ def refuse_unsendable(plan: Plan) -> None:
     for vertex in plan.vertices:
         for operator_id, member in vertex.members():
             try:
-                cloudpickle.dumps(member)
+                cloudpickle.dump(member, _Nowhere())
             except Exception as error:
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
                 raise ConfigurationError(
@@ -27,3 +29,10 @@ def refuse_unsendable(plan: Plan) -> None:
                     f"{operator_id} cannot be sent to the workers: {reason}; make what it uses"
                     " (a connection, a lock, a session) inside its function, when that is called",
                 ) from error
+
+
+class _Nowhere:
+    """A file that keeps nothing: only whether it can be written matters, and it may be large."""
+
+    def write(self, data: Sized) -> int:
+        return len(data)

@@ -15,7 +15,8 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
-from laminar_core.aggregates.grouping import plain_column
+from laminar_core.aggregates.grouping import comparable, plain_column
+from laminar_core.aggregates.row_groups import as_array
 from laminar_core.codec.dictionaries import encoded
 from laminar_core.errors import ConfigurationError, ErrorCode, JobFailedError
 from laminar_core.objectstore.retries import RetryPolicy
@@ -308,7 +309,7 @@ def _encoded(plain: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for field in schema:
         column = plain.column(field.name)
         if pa.types.is_dictionary(field.type):
-            found = encoded(column)
+            found = encoded(as_array(comparable(pa.chunked_array([column]))))
             columns.append(
                 pa.DictionaryArray.from_arrays(
                     found.indices.cast(field.type.index_type),

@@ -24,6 +24,7 @@ import pyarrow as pa
 from laminar_core.connectors.base import Discovery, Source, SourceBatch, SourceReader
 from laminar_core.connectors.discovery import fixed_list
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
+from laminar_core.operators.arguments import require_instance, require_methods
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.state.splits import at_rows, numbered_splits, row_offsets
 
@@ -221,13 +222,11 @@ class DatagenSource(Source):
     def __post_init__(self) -> None:
         if not self.fields:
             raise _invalid("DatagenSource needs at least one field")
-        given: Any = self.fields
-        if not isinstance(given, Mapping):
-            raise _invalid(f"fields are generators by name, not {given!r}")
+        require_instance(self.fields, Mapping, "fields must be a mapping from names to generators")
         for name, made in self.fields.items():
             _check_text("the name of a field", name)
-            if isinstance(made, type) or not hasattr(made, "column"):
-                raise _invalid(f"field {name!r} is made as in Sequence(), and not {made!r}")
+            wanted = f"field {name!r} must be a generator such as Sequence()"
+            require_methods(made, ("column",), wanted)
         _check_whole("splits", self.splits)
         _check_whole("batch_rows", self.batch_rows)
         if not isinstance(self.seed, int):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -10,6 +10,7 @@ from laminar_core.aggregates.digests import COMPRESSION_MAX, COMPRESSION_MIN, Di
 from laminar_core.aggregates.hyperloglog import PRECISION_MAX, PRECISION_MIN, HyperLogLog
 from laminar_core.aggregates.user_aggregates import UserAggregate, UserDefined
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.arguments import require_instance, require_methods
 
 
 def count(column: str | None = None, *, name: str | None = None) -> Aggregate:
@@ -128,8 +129,9 @@ def user(udaf: UserAggregate, *columns: str, name: str | None = None) -> Aggrega
         ConfigurationError: there is no column, its name is no identifier, or a type or a method is
             missing (INVALID_OPTION).
     """
-    is_made = isinstance(getattr(udaf, "name", None), str) and not isinstance(udaf, type)
-    _require(is_made, f"{udaf!r} is no aggregate: make an object of a class with a name and init()")
+    wanted = "agg.user takes an object of a class with a name and init()"
+    require_methods(udaf, ("name",), wanted)
+    require_instance(udaf.name, str, "the name of an aggregate must be text")
     _require(bool(columns), f"aggregate {udaf.name!r} needs at least one column")
     _require(udaf.name.isidentifier(), f"{udaf.name!r} is not a name: use letters, digits and _")
     for what in ("state_type", "result_type"):

@@ -48,7 +48,7 @@ def require_schema(schema: object, name: str) -> None:
     Raises:
         ConfigurationError: it is something else (INVALID_OPTION).
     """
-    wanted = f'{name} is a schema, as in pa.schema([("id", pa.int64())])'
+    wanted = f'{name} must be made as in pa.schema([("id", pa.int64())])'
     require_instance(schema, pa.Schema, wanted)
 
 

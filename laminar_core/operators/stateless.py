@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from laminar_core.codec.arrow import empty_table
 from laminar_core.codec.source_text import source_text
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.arguments import other_argument
 from laminar_core.operators.base import (
     ANY_MODE,
     JsonObject,
@@ -142,14 +143,11 @@ class FilterRows:
 
         Raises:
             ConfigurationError: the predicate does not fit the input (WRONG_SCHEMA), or is neither
-                an expression nor a function (INVALID_PIPELINE).
+                an expression nor a function (INVALID_OPTION).
         """
         if not isinstance(self.predicate, pc.Expression) and not callable(self.predicate):
-            raise ConfigurationError(
-                ErrorCode.INVALID_PIPELINE,
-                f"filter {self.operator_id!r} needs an expression, as in pc.field('amount') > 0, or"
-                f" a function of a batch, not {self.predicate!r}",
-            )
+            wanted = "needs an expression, as in pc.field('amount') > 0, or a function of a batch"
+            raise other_argument(self.predicate, f"filter {self.operator_id!r} {wanted}")
         empty = as_batch(empty_table(input_schema))
         try:
             self._keep(empty)

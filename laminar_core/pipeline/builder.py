@@ -100,7 +100,7 @@ class Pipeline:
         wanted = f'source {name}: give it a source, such as ParquetSource("folder")'
         require_methods(source, ("schema", "discovery", "describe"), wanted)
         if rows_per_second is not None:
-            require_instance(rows_per_second, Real, "rows_per_second is a number")
+            require_instance(rows_per_second, Real, "rows_per_second must be a number")
             rows_per_second = float(rows_per_second)
         if rows_per_second is not None and not rows_per_second > 0:  # Not a number, either.
             raise ConfigurationError(

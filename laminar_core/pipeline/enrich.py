@@ -60,5 +60,5 @@ def enrichment(name: str, function: AsyncFunction, options: EnrichOptions) -> En
         options.get("pending_rows_max", 10_000),
     )
     on_error = options.get("on_error", "fail")
-    require_instance(on_error, str, f"{name}: on_error is 'fail', 'null' or 'side'")
+    require_instance(on_error, str, f"{name}: on_error must be 'fail', 'null' or 'side'")
     return Enrich(name, function, options["schema"], limits, on_error)

@@ -92,7 +92,7 @@ class EventTime:
                 there are several (INVALID_PIPELINE).
         """
         chosen = self.default if name is None else name
-        require_instance(chosen, str, "an event time is a column")
+        require_instance(chosen, str, "an event time must be a column")
         if chosen in self.lags_us:
             return TimeColumn(chosen, self.lags_us[chosen])
         here = " or ".join(f"time={known!r}" for known in self.lags_us) or "in no column any more"

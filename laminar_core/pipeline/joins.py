@@ -262,7 +262,7 @@ def event_time_of(known: EventTime | None, name: str | None, what: str) -> TimeC
     """
     lags_us: Mapping[str, int] = {} if known is None else known.lags_us
     chosen = ("" if known is None else known.default) if name is None else name
-    require_instance(chosen, str, f"the event time of {what} is a column")
+    require_instance(chosen, str, f"the event time of {what} must be a column")
     if chosen in lags_us:
         return TimeColumn(chosen, lags_us[chosen])
     if not lags_us:

@@ -62,7 +62,7 @@ class Lookups:
         if isinstance(columns, str):
             columns = (columns,)
         if columns is not None:
-            require_methods(columns, ("__iter__",), f"{name}: columns is a column, or several")
+            require_methods(columns, ("__iter__",), f"{name}: columns must be a column, or several")
         added = None if columns is None else tuple(columns)
         left_keys, right_keys = key_names(on)
         looked_up = LookupColumns(left_keys, right_keys, how, added, suffix)

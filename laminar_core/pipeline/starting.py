@@ -1,6 +1,6 @@
 """The start of a pipeline: what of its configuration runs it, watches it and reports on it."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -8,9 +8,9 @@ from laminar_core.driver.events import JobEvent, JobListener, ignore
 from laminar_core.driver.listening import BackgroundListener, isolated
 from laminar_core.driver.reserve import ReserveKeeper
 from laminar_core.driver.supervisor import Supervisor
-from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import SystemClock
 from laminar_core.metrics.exporter import open_exporter
+from laminar_core.operators.arguments import require_instance
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig, job_options
 from laminar_core.pipeline.display import Display, display_of
 from laminar_core.pipeline.job import StreamingJob
@@ -34,11 +34,7 @@ def started(
     progress: bool | None = None,
 ) -> StreamingJob:
     """Start the job in the background; see ``Pipeline.start``."""
-    given: Any = checkpoint
-    if not isinstance(given, CheckpointConfig):
-        raise ConfigurationError(
-            ErrorCode.INVALID_OPTION, f"checkpoint is a CheckpointConfig(store), not {given!r}"
-        )
+    require_instance(checkpoint, CheckpointConfig, "checkpoint must be a CheckpointConfig(store)")
     plan = pipeline.plan()
     refuse_unsendable(plan)
     session = spark if isinstance(spark, OwnSession) else GivenSession(spark)

@@ -152,7 +152,7 @@ class Stream(Lookups):
         if schema is not None:
             require_schema(schema, f"the schema of {name}")
         sides = {} if sides is None else sides
-        require_instance(sides, Mapping, f"{name}: sides is a mapping from names to schemas")
+        require_instance(sides, Mapping, f"{name}: sides must be a mapping from names to schemas")
         return self.then(FlatMapBatches(name, function, schema, sides))
 
     def map_rows(
@@ -207,7 +207,7 @@ class Stream(Lookups):
         """
         name = self._pipeline.name_for("deduplicate", name)
         kept = Retention() if retention is None else retention
-        require_instance(kept, Retention, f"{name}: retention is a Retention(…)")
+        require_instance(kept, Retention, f"{name}: retention must be a Retention(…)")
         operator = Deduplicate(name, producer, generation, sequence, kept)
         return self.then(operator, Keyed((producer,)))
 
@@ -245,7 +245,7 @@ class Stream(Lookups):
             ConfigurationError: there is no such side output.
         """
         node = self._from.node
-        require_instance(name, str, "a side output has a name")
+        require_instance(name, str, "the name of a side output must be text")
         if self._from.side is not None or name not in node.sides:
             known = ", ".join(sorted(node.sides)) or "none"
             known += "; for late rows, aggregate with late_rows=True" if name == LATE else ""
@@ -381,7 +381,7 @@ class Stream(Lookups):
             ConfigurationError: keys, times or names do not fit, or a stream has no event time.
         """
         name = self._pipeline.name_for("join", name)
-        require_instance(other, Stream, f"{name}: the other one is a stream")
+        require_instance(other, Stream, f"{name}: the other one must be a stream")
         options = JoinOptions(on, time, suffix)
         require_one_limit(name, within, window, equal_windows or None, ttl, unbounded or None)
         if equal_windows:
@@ -419,7 +419,7 @@ class Stream(Lookups):
             ConfigurationError: keys, times or names do not fit, or a stream has no event time.
         """
         name = self._pipeline.name_for("as-of", name)
-        require_instance(other, Stream, f"{name}: the other one is a stream")
+        require_instance(other, Stream, f"{name}: the other one must be a stream")
         options = JoinOptions(on, time, suffix)
         return as_of_join(
             self, other, name, options, how=how, direction=direction, max_distance=max_distance
@@ -464,7 +464,7 @@ class Stream(Lookups):
         return leaving
 
     def _require_same_pipeline(self, other: "Stream", what: str) -> None:
-        require_instance(other, Stream, f"{what} is of streams")
+        require_instance(other, Stream, f"{what} takes streams")
         if other._pipeline is not self._pipeline:  # noqa: SLF001 - one of us
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,

@@ -112,7 +112,7 @@ def top_rows(  # noqa: PLR0913 - the options of KeyedStream.top
     """
     check_operator_id(name)
     texts = (by,) if isinstance(by, str) else by
-    wanted = f'{name}: by is columns, as in ("price desc", "paid_at")'
+    wanted = f'{name}: by must be columns, as in ("price desc", "paid_at")'
     require_instance(texts, Sequence, wanted)
     for text in texts:
         require_instance(text, str, wanted)

@@ -262,5 +262,7 @@ def test_numbers_end_where_64_bits_do():
 
 @pytest.mark.parametrize("fields", [["id"], {"id": 3}, {"id": Sequence}])
 def test_fields_that_are_no_generators_are_refused(fields) -> None:
-    with pytest.raises(ConfigurationError, match=r"generators by name|is made as in Sequence"):
+    with pytest.raises(
+        ConfigurationError, match=r"from names to generators|must be a generator such as Sequence"
+    ):
         DatagenSource(fields)

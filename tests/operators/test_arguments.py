@@ -98,13 +98,13 @@ def test_any_other_argument_is_taken_or_refused_in_one_line(kind: str, name: str
          "n takes aggregates, such as agg.sum(\"amount\"), not 'sum'"),
         (lambda s: s.key_by("nope"), "no column 'nope'; there are: k, v, ts"),
         (lambda s: s.key_by(["k"]), "no column ['k']; there are: k, v, ts"),
-        (lambda s: s.union(s.key_by("k")), "a union is of streams, not <"),
+        (lambda s: s.union(s.key_by("k")), "a union takes streams, not <"),
         (lambda s: s.join("other", on="k", within=("0 s", "1 s")),
-         "join-1: the other one is a stream, not 'other'"),
+         "join-1: the other one must be a stream, not 'other'"),
         (lambda s: s.map(lambda b: b, schema={"v": "int64"}),
-         "the schema of map-1 is a schema, as in pa.schema("),
-        (lambda s: s.key_by("k").top("n", 1, by=None), "n: by is columns, as in ("),
-        (lambda s: s.enrich("n", len), "the schema of n is a schema, as in pa.schema("),
+         "the schema of map-1 must be made as in pa.schema("),
+        (lambda s: s.key_by("k").top("n", 1, by=None), "n: by must be columns, as in ("),
+        (lambda s: s.enrich("n", len), "the schema of n must be made as in pa.schema("),
     ],
 )  # fmt: skip
 def test_a_frequent_mistake_is_refused_where_it_is_made(

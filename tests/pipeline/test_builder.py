@@ -168,9 +168,9 @@ class Stateless:
         (lambda s: s.key_by("key").process("a", Stateless()), "'a' needs a method process, and"),
         (
             lambda s: s.key_by("key").process("a", print, schema=s.schema, state={"n": int}),
-            "state 'n' of process 'a' is declared as in ValueState",
+            "state 'n' of process 'a' must be a state such as ValueState",
         ),
-        (lambda s: s._pipeline.run(None, checkpoint="store"), "is a CheckpointConfig"),
+        (lambda s: s._pipeline.run(None, checkpoint="store"), "must be a CheckpointConfig"),
     ],
 )
 def test_an_argument_of_another_type_is_refused_in_one_line(make, problem: str) -> None:

@@ -23,7 +23,7 @@ from laminar_core.connectors.formats.csv_lines import CsvFormat
 from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX, InputFormat, one_line
 from laminar_core.connectors.locations import checked_location
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
-from laminar_core.operators.arguments import require_schema
+from laminar_core.operators.arguments import require_methods, require_schema
 from laminar_core.operators.base import JsonObject
 from laminar_core.state.splits import skipped, split_table
 from laminar_core.units import Duration, duration_ms, duration_us
@@ -78,9 +78,8 @@ class FileSource(Source):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", checked_location(self.path))
-        form: object = self.format
-        if isinstance(form, type) or not hasattr(form, "describe"):
-            raise _invalid(f"format is made, as in JsonFormat() or CsvFormat(), and not {form!r}")
+        wanted = "format must be an object such as JsonFormat() or CsvFormat()"
+        require_methods(self.format, ("describe",), wanted)
         require_schema(self.columns, "columns")
         require_schema(self.partitions, "partitions")
         if isinstance(self.format, ArrowIpcFormat):

@@ -26,7 +26,7 @@ from laminar_core.aggregates.grouping import plain_type
 from laminar_core.codec.code_digest import code_digest
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.arguments import require_instance
+from laminar_core.operators.arguments import require_instance, require_methods
 from laminar_core.operators.base import LATE, Emitted, JsonObject, Side, SubtaskContext
 from laminar_core.operators.columns import require_columns, require_distinct
 from laminar_core.operators.process.declared import State
@@ -145,15 +145,13 @@ class ProcessSpec(Generic[P]):
 
     def __post_init__(self) -> None:
         states = self.process.state
-        wanted = f"process {self.operator_id!r}: state is a mapping from names to states"
-        require_instance(states, Mapping, wanted)
+        process = f"process {self.operator_id!r}"
+        require_instance(
+            states, Mapping, f"{process}: state must be a mapping from names to states"
+        )
         for name, declared in states.items():
-            if isinstance(declared, type) or not hasattr(declared, "ttl_us"):
-                raise ConfigurationError(
-                    ErrorCode.INVALID_PIPELINE,
-                    f"state {name!r} of process {self.operator_id!r} is declared as in"
-                    f" ValueState(pa.int64()), and not as {declared!r}",
-                )
+            wanted = f"state {name!r} of {process} must be a state such as ValueState(pa.int64())"
+            require_methods(declared, ("ttl_us",), wanted)
 
     @property
     def needs_event_time(self) -> bool:

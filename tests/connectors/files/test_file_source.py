@@ -347,11 +347,11 @@ def test_a_long_line_is_whole_or_a_letter(tmp_path: Path, mark: bytes) -> None:
     [
         (
             {"format": "json"},
-            r"format is made, as in JsonFormat\(\) or CsvFormat\(\), and not 'json'",
+            r"format must be an object such as JsonFormat\(\) or CsvFormat\(\), not 'json'",
         ),
-        ({"format": JsonFormat}, "format is made, as in"),
-        ({"columns": {"id": pa.int64()}}, "columns is a schema, as in"),
-        ({"partitions": ["day"]}, "partitions is a schema, as in"),
+        ({"format": JsonFormat}, "format must be an object"),
+        ({"columns": {"id": pa.int64()}}, "columns must be made as in"),
+        ({"partitions": ["day"]}, "partitions must be made as in"),
     ],
 )
 def test_a_format_and_columns_of_another_type_are_refused(

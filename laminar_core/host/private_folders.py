@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
@@ -37,12 +37,13 @@ class PrivateFolder:
         """
         make_root(root)
         with _locked(root):
-            dead = [folder for folder in root.iterdir() if _is_left(folder)]
-            dead = [folder.rename(folder.with_name(f"{_DEAD}{folder.name}")) for folder in dead]
+            for folder in list(root.iterdir()):
+                if _is_left(folder):
+                    _set_aside(folder)
             path = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
             lock = (path / _LOCK).open("w")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        for folder in (*dead, *root.glob(f"{_DEAD}*")):
+        for folder in list(root.glob(f"{_DEAD}*")):
             shutil.rmtree(folder, ignore_errors=True)
         return cls(path, lock)
 
@@ -113,3 +114,13 @@ def _is_left(folder: Path) -> bool:
     except OSError:  # It died before it had a lock, or is being removed.
         return True
     return True
+
+
+def _set_aside(folder: Path) -> None:
+    """Name it dead, so that it can be removed without the root's lock.
+
+    A living process removes its own folder without that lock, and its file of the lock with it: the
+    folder looks left for a moment, and may be gone now.
+    """
+    with suppress(FileNotFoundError):
+        folder.rename(folder.with_name(f"{_DEAD}{folder.name}"))

@@ -6,6 +6,7 @@ A driver appends to its file (``O_APPEND``), so the file can be cut while it is 
 import os
 import shutil
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -50,10 +51,15 @@ def bound_logs(
         path.unlink(missing_ok=True)
         _old(path).unlink(missing_ok=True)
     for path in sorted(set(logs) - set(deleted)):
-        if path.stat().st_size > bytes_max:
-            shutil.copyfile(path, _old(path))
-            os.truncate(path, 0)
+        with suppress(FileNotFoundError):  # Another process may bound them at the same time.
+            _cut(path, bytes_max)
     return deleted
+
+
+def _cut(path: Path, bytes_max: int) -> None:
+    if path.stat().st_size > bytes_max:
+        shutil.copyfile(path, _old(path))
+        os.truncate(path, 0)
 
 
 class LogTail:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from laminar_core.host import private_folders
 from laminar_core.host.private_folders import PrivateFolder, make_root, temporary_root
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +58,23 @@ def test_an_old_folder_of_a_living_process_stays(tmp_path):
         os.utime(path / "lock", (0, 0))
         with PrivateFolder.open(tmp_path / "root", "new-"):
             assert path.exists()
+
+
+@pytest.mark.parametrize("moment", ["_is_left", "_set_aside"])
+def test_a_folder_that_its_own_process_removes_meanwhile_disturbs_nobody(
+    tmp_path, monkeypatch, moment
+):
+    closing = PrivateFolder.open(tmp_path / "root", "closing-")
+    (closing.path / "lock").unlink()  # ``close`` removes this file first, and then the folder.
+    reached = getattr(private_folders, moment)
+
+    def closed_first(folder: Path) -> object:
+        closing.close()
+        return reached(folder)
+
+    monkeypatch.setattr(private_folders, moment, closed_first)
+    with PrivateFolder.open(tmp_path / "root", "next-") as path:
+        assert folders(tmp_path / "root") == [path.name]
 
 
 def refusal(root: Path) -> str:

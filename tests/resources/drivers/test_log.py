@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from laminar_core.resources.drivers.log import LogTail, bound_logs, open_log
 
 NOON_MS = 1_700_000_000_123
@@ -43,6 +45,22 @@ def test_nothing_is_cut_below_the_bound(tmp_path: Path) -> None:
     path = start(tmp_path, "short")
     bound_logs(tmp_path, kept=1, bytes_max=5)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_log_that_another_process_deletes_meanwhile_disturbs_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [start(tmp_path, "x" * 9, NOON_MS + n) for n in range(2)]
+    truncate = os.truncate
+
+    def delete_first(path: Path, size: int) -> None:
+        path.unlink()
+        truncate(path, size)
+
+    monkeypatch.setattr(os, "truncate", delete_first)
+    assert bound_logs(tmp_path, kept=2, bytes_max=5) == []
+    assert sorted(tmp_path.glob("*.log")) == []
+    assert len(list(tmp_path.glob("*.old"))) == len(paths)
 
 
 def test_a_line_is_read_once_it_is_complete(tmp_path: Path) -> None:

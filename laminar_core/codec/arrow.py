@@ -1,23 +1,26 @@
-"""State as bytes: a header, then an Arrow IPC file that any Arrow reader can read.
+"""State as bytes: a header, an Arrow IPC file that any Arrow reader can read, and a digest.
 
-Version 1 was the Arrow file alone, with its version in the schema metadata; the metadata remain,
-and version 1 is still read. Compression is off by default: state is written every second and read
-almost never.
+Version 2 had the digest in its header. Version 1 was the Arrow file alone, with its version in the
+schema metadata, which remain. Both are still read. Compression is off by default: state is written
+every second and read almost never.
 """
 
 # Metadata of a schema are Any, or an empty dictionary.
 # pyright: reportUnknownVariableType=false
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 
 from laminar_core.codec.dictionaries import has_dictionary, joined, require_readable
 from laminar_core.codec.envelope import (
+    DIGEST_BYTES,
     HEADER_BYTES,
     Codec,
     Compression,
     Content,
-    header,
     is_wrapped,
+    seal,
     unwrap,
 )
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
@@ -28,13 +31,28 @@ FORMAT_NAME = b"state"
 FORMAT_VERSION = b"1"
 """The version of the Arrow file; the header around it came later and has its own version."""
 
-SEGMENT_VERSION = 2
+SEGMENT_VERSION = 3
+_SEGMENT_VERSIONS = (2, SEGMENT_VERSION)
+"""Those with a header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The bytes of a state file."""
+
+    data: memoryview
+    """A read-only view on Arrow's own buffer: large state is not copied once more."""
+    sha256: str
+    """The SHA-256 of these bytes, in hex digits."""
 
 
 def encode_table(table: pa.Table, *, compression: Compression | None = None) -> memoryview:
-    """Write ``table`` as a segment; the same table gives the same bytes.
+    """Return the bytes of :func:`encode_segment`."""
+    return encode_segment(table, compression=compression).data
 
-    The result is a read-only view on Arrow's own buffer: large state is not copied once more.
+
+def encode_segment(table: pa.Table, *, compression: Compression | None = None) -> Segment:
+    """Write ``table`` as a segment; the same table gives the same bytes.
 
     Raises:
         DataError: its dictionaries cannot be united, or not be read again (NOT_ENCODABLE).
@@ -48,13 +66,14 @@ def encode_table(table: pa.Table, *, compression: Compression | None = None) -> 
     # Measured first: a buffer that grows is copied again and again, and twice as large at the end.
     measure = pa.MockOutputStream()
     _write(marked, measure, compression)
-    buffer = pa.allocate_buffer(HEADER_BYTES + measure.size())
+    buffer = pa.allocate_buffer(HEADER_BYTES + measure.size() + DIGEST_BYTES)
     # Arrow's view is of signed bytes, and would differ from equal ``bytes``.
     view = memoryview(buffer).cast("B")
-    _write(marked, pa.FixedSizeBufferWriter(pa.py_buffer(view[HEADER_BYTES:])), compression)
+    payload = view[HEADER_BYTES:-DIGEST_BYTES]
+    _write(marked, pa.FixedSizeBufferWriter(pa.py_buffer(payload)), compression)
     codec: Codec = compression or "none"
-    view[:HEADER_BYTES] = header(Content.SEGMENT, SEGMENT_VERSION, codec, view[HEADER_BYTES:])
-    return view.toreadonly()
+    sha256 = seal(Content.SEGMENT, SEGMENT_VERSION, codec, view)
+    return Segment(view.toreadonly(), sha256)
 
 
 def empty_table(schema: pa.Schema) -> pa.Table:
@@ -107,7 +126,7 @@ def _payload(data: bytes | memoryview, *, verified: bool) -> bytes | memoryview:
     if not is_wrapped(data):
         return data  # Version 1, or damage that Arrow will notice.
     sealed = unwrap(data, Content.SEGMENT, verified=verified)
-    if sealed.version != SEGMENT_VERSION:
+    if sealed.version not in _SEGMENT_VERSIONS:
         raise _unreadable(
             f"segment version {sealed.version} is not known, this Laminar reads 1 to "
             f"{SEGMENT_VERSION}: use the version that wrote it"

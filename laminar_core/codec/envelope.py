@@ -7,10 +7,13 @@ unchanged, before decoding (ERRATA 1.11). 64 bytes, little-endian; ``docs/format
     8   version        u16, of the payload's format
     10  codec          u8: 0 none, 1 lz4, 2 zstd; how the payload is compressed
     11  zero           5 bytes
-    16  length         u64, of the payload in bytes
-    24  sha256         32 bytes, of the payload
+    16  length         u64, of what follows the header, in bytes
+    24  sha256         32 bytes, of the payload; zero if a digest follows the payload
     56  crc32          u32, of bytes 0 to 55
     60  zero           4 bytes: the payload starts aligned
+
+A digest that follows the payload is the SHA-256 of all before it. It is computed in the same pass
+as the digest of the whole file, which is in a manifest: large state is hashed once.
 """
 
 import hashlib
@@ -29,6 +32,12 @@ Compression = Literal["lz4", "zstd"]
 CODECS: tuple[Codec, ...] = get_args(Codec)
 
 HEADER_BYTES = 64
+DIGEST_BYTES = 32
+"""The length of a digest behind the payload."""
+
+_FOLLOWS = bytes(DIGEST_BYTES)
+"""In place of a digest in the header."""
+
 _FIELDS = struct.Struct("<8sHB5xQ32s")
 _CHECKSUM = struct.Struct("<I4x")
 _CHECKED_BYTES = _FIELDS.size
@@ -55,9 +64,24 @@ class Sealed:
 
 def header(content: Content, version: int, codec: Codec, payload: bytes | memoryview) -> bytes:
     """Return the 64 bytes that precede ``payload``."""
-    digest = hashlib.sha256(payload).digest()
-    number = CODECS.index(codec)
-    checked = _FIELDS.pack(content.value, version, number, len(payload), digest)
+    return _header(content, version, codec, len(payload), hashlib.sha256(payload).digest())
+
+
+def seal(content: Content, version: int, codec: Codec, view: memoryview) -> str:
+    """Write what belongs around a payload; return the SHA-256 of it all, in hex digits.
+
+    ``view`` has room for the header, the payload, and room for the digest.
+    """
+    length = len(view) - HEADER_BYTES
+    view[:HEADER_BYTES] = _header(content, version, codec, length, _FOLLOWS)
+    digest = hashlib.sha256(view[:-DIGEST_BYTES])
+    view[-DIGEST_BYTES:] = digest.digest()
+    digest.update(view[-DIGEST_BYTES:])
+    return digest.hexdigest()
+
+
+def _header(content: Content, version: int, codec: Codec, length: int, digest: bytes) -> bytes:
+    checked = _FIELDS.pack(content.value, version, CODECS.index(codec), length, digest)
     return checked + _CHECKSUM.pack(zlib.crc32(checked))
 
 
@@ -96,9 +120,20 @@ def unwrap(data: bytes | memoryview, content: Content, *, verified: bool = False
     payload = view[HEADER_BYTES:]
     if len(payload) != length:
         raise _unreadable(f"its payload has {len(payload)} bytes instead of {length}")
-    if not verified and hashlib.sha256(payload).digest() != digest:
+    hashed = payload
+    if digest == _FOLLOWS:
+        hashed, payload, digest = _before_digest(view)
+    if not verified and hashlib.sha256(hashed).digest() != digest:
         raise _unreadable("its payload is not what was written (its sha256 differs)")
     return Sealed(version, CODECS[number], payload.toreadonly())
+
+
+def _before_digest(view: memoryview) -> tuple[memoryview, memoryview, memoryview]:
+    """Return what the digest at the end is of, the payload, and the digest."""
+    if len(view) < HEADER_BYTES + DIGEST_BYTES:
+        raise _unreadable("there is no digest behind its payload")
+    before = view[:-DIGEST_BYTES]
+    return before, before[HEADER_BYTES:], view[-DIGEST_BYTES:]
 
 
 def _unreadable(reason: str) -> CorruptCheckpointError:

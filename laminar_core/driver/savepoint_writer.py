@@ -22,8 +22,7 @@ import pyarrow as pa
 
 from laminar_core._version import __version__
 from laminar_core.aggregates.accumulators import with_versions
-from laminar_core.codec.arrow import decode_table, empty_table, encode_table
-from laminar_core.codec.digest import sha256_hex
+from laminar_core.codec.arrow import decode_table, empty_table, encode_segment
 from laminar_core.codec.key_groups import key_group_order, key_group_range, key_groups_of
 from laminar_core.connectors.base import Found
 from laminar_core.driver.discovery import after, checked, entry_of
@@ -556,16 +555,16 @@ def _positions(source: str, splits: pa.Table, known: pa.Table) -> pa.Table:
 
 def _file(name: str, table: pa.Table) -> tuple[SegmentRef, bytes]:
     """Return a segment that has no place yet, and its bytes."""
-    data = bytes(encode_table(table))
+    encoded = encode_segment(table)
     segment = SegmentRef(
         path="operators/unplaced",
-        size_bytes=len(data),
-        sha256=sha256_hex(data),
+        size_bytes=len(encoded.data),
+        sha256=encoded.sha256,
         row_count=table.num_rows,
         newest_window_us=newest_expiry_us(name, table),
         table=name,
     )
-    return segment, data
+    return segment, bytes(encoded.data)
 
 
 def _invalid(problem: str) -> ConfigurationError:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
-from laminar_core.codec.arrow import decode_table, encode_table
+from laminar_core.codec.arrow import decode_table, encode_segment
 from laminar_core.codec.digest import sha256_hex
 from laminar_core.codec.envelope import Compression
 from laminar_core.codec.inflight import Buffer, join
@@ -57,9 +57,10 @@ class CheckpointParts:
             StorageUnavailable: the store is full or does not answer.
         """
         key = self._paths.state(checkpoint_id, operator_id, subtask_index, part)
-        data = encode_table(table, compression=compression)
-        written = self._write_part(checkpoint_id, key, data)
-        return _segment(written, table, name, is_keyed=is_keyed)
+        segment = encode_segment(table, compression=compression)
+        self._create(checkpoint_id, key, segment.data)
+        file = self._file(key, segment.data, segment.sha256)
+        return _segment(file, table, name, is_keyed=is_keyed)
 
     def write_shared(  # noqa: PLR0913 - the parts of a file's name
         self,
@@ -79,8 +80,10 @@ class CheckpointParts:
             StorageUnavailable: the store is full or does not answer.
         """
         key = self._paths.shared_segment(operator_id, generation, subtask_index, sequence)
-        data = encode_table(table, compression=compression)
-        return _segment(self._write_part(None, key, data), table, name, is_keyed=True)
+        segment = encode_segment(table, compression=compression)
+        self._create(None, key, segment.data)
+        file = self._file(key, segment.data, segment.sha256)
+        return _segment(file, table, name, is_keyed=True)
 
     def write_copy(self, checkpoint_id: CheckpointId, ref: FileRef, data: bytes) -> None:
         """Write the bytes of a file of an earlier checkpoint, durably, under a name of this one.
@@ -89,8 +92,8 @@ class CheckpointParts:
             CheckpointDeclined: something else is there; this id cannot be completed any more.
             StorageUnavailable: the store is full or does not answer.
         """
-        written = self._write_part(checkpoint_id, self._paths.absolute(ref.path), data)
-        assert written.sha256 == ref.sha256, "the bytes are another file's"
+        assert sha256_hex(data) == ref.sha256, "the bytes are another file's"
+        self._create(checkpoint_id, self._paths.absolute(ref.path), data)
 
     def read_state(self, ref: FileRef) -> pa.Table:
         """Read one segment; nothing is decoded before length and digest are verified.
@@ -118,7 +121,9 @@ class CheckpointParts:
             StorageUnavailable: the store is full or does not answer.
         """
         key = self._paths.inflight(checkpoint_id, worker, part)
-        return self._write_part(checkpoint_id, key, memoryview(join(buffers)).cast("B"), digest)
+        data = memoryview(join(buffers)).cast("B")
+        self._create(checkpoint_id, key, data)
+        return self._file(key, data, sha256_hex(data) if digest is None else digest())
 
     def inflight(self, files: Iterable[FileRef]) -> InflightFiles:
         """Return a reader of the in-flight data in ``files``, those of one manifest."""
@@ -164,13 +169,9 @@ class CheckpointParts:
         outcome = read_record(self._objects, self._paths.outcome(checkpoint_id), HistoryRecord)
         return outcome is not None and outcome.outcome == "completed"
 
-    def _write_part(
-        self,
-        checkpoint_id: CheckpointId | None,
-        key: str,
-        data: bytes | memoryview,
-        digest: Callable[[], str] | None = None,
-    ) -> FileRef:
+    def _create(
+        self, checkpoint_id: CheckpointId | None, key: str, data: bytes | memoryview
+    ) -> None:
         if not create_or_confirm(self._objects, key, data):
             which = "this checkpoint" if checkpoint_id is None else f"checkpoint {checkpoint_id}"
             raise CheckpointDeclined(
@@ -178,7 +179,8 @@ class CheckpointParts:
                 f"{address(self._objects, key)} holds something else: {which} is given up, the "
                 "next one starts from clean files",
             )
-        sha256 = sha256_hex(data) if digest is None else digest()
+
+    def _file(self, key: str, data: bytes | memoryview, sha256: str) -> FileRef:
         return FileRef(path=self._paths.relative(key), size_bytes=len(data), sha256=sha256)
 
 

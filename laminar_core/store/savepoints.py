@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow.compute import SortOptions, call_function
 
 from laminar_core._version import __version__
-from laminar_core.codec.arrow import encode_table, with_one_dictionary
+from laminar_core.codec.arrow import encode_segment, with_one_dictionary
 from laminar_core.codec.digest import sha256_hex
 from laminar_core.errors import (
     CheckpointDeclined,
@@ -256,9 +256,9 @@ class _Copier:
         parts = [self._store.parts.read_state(segment) for segment in segments]
         table = with_one_dictionary(pa.concat_tables(parts))
         is_keyed = "key_groups" in entry.properties or segments[0].key_groups is not None
-        data = encode_table(canonical(table) if is_keyed else table.combine_chunks())
-        self._write(path, data)
-        file = FileRef(path=path, size_bytes=len(data), sha256=sha256_hex(data))
+        segment = encode_segment(canonical(table) if is_keyed else table.combine_chunks())
+        self._write(path, segment.data)
+        file = FileRef(path=path, size_bytes=len(segment.data), sha256=segment.sha256)
         newest = [s.newest_window_us for s in segments]
         return SegmentRef(
             **file.model_dump(),

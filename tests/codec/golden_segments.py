@@ -1,4 +1,4 @@
-"""The rows of the golden state files, ``tests/golden/state_v1.arrow`` and ``segment_v2_*.seg``."""
+"""The rows of the golden state files, ``tests/golden/state_v1.arrow`` and ``segment_v*.seg``."""
 
 import pyarrow as pa
 

@@ -1,5 +1,6 @@
 import contextlib
 import datetime as dt
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ from laminar_core.codec.arrow import (
     VERSION_KEY,
     decode_table,
     empty_table,
+    encode_segment,
     encode_table,
     with_one_dictionary,
 )
-from laminar_core.codec.envelope import HEADER_BYTES, Content, wrap
+from laminar_core.codec.envelope import DIGEST_BYTES, HEADER_BYTES, Content, wrap
 from laminar_core.errors import CorruptCheckpointError, DataError, ErrorCode
 from tests.codec.golden_segments import TABLE
 from tests.records.manifests import rows
@@ -110,10 +112,21 @@ def test_the_result_equals_its_own_bytes():
     assert len(data) == data.nbytes
 
 
-def test_any_arrow_reader_reads_it_behind_the_header_and_sees_what_it_is():
-    with pa.ipc.open_file(pa.py_buffer(encode_table(rows(1, 2))[HEADER_BYTES:])) as reader:
+def arrow_file(table: pa.Table) -> bytes:
+    return bytes(encode_table(table)[HEADER_BYTES:-DIGEST_BYTES])
+
+
+def test_any_arrow_reader_reads_what_is_between_header_and_digest_and_sees_what_it_is():
+    with pa.ipc.open_file(pa.py_buffer(arrow_file(rows(1, 2)))) as reader:
         assert reader.read_all().to_pylist() == rows(1, 2).to_pylist()
         assert reader.schema.metadata == {FORMAT_KEY: b"state", VERSION_KEY: b"1"}
+
+
+@pytest.mark.parametrize("compression", [None, "lz4"])
+def test_the_digest_of_the_whole_file_and_the_one_at_its_end_are_right(compression):
+    segment = encode_segment(rows(1, 2, 3), compression=compression)
+    assert segment.sha256 == hashlib.sha256(segment.data).hexdigest()
+    assert segment.data[-32:] == hashlib.sha256(segment.data[:-32]).digest()
 
 
 def test_every_truncation_is_unreadable():
@@ -135,13 +148,13 @@ def test_every_flipped_byte_is_found():
 
 
 def test_the_first_version_had_no_header_and_is_still_read():
-    assert decode_table(encode_table(rows(1, 2))[HEADER_BYTES:]).equals(rows(1, 2))
+    assert decode_table(arrow_file(rows(1, 2))).equals(rows(1, 2))
 
 
 @pytest.mark.parametrize("position", range(0, 800, 7))
 def test_a_flipped_byte_is_an_error_of_ours_or_other_values_but_never_a_crash(position):
     """A digest finds every flipped bit; without it, decoding still must not take us down."""
-    data = bytearray(encode_table(rows(1, 2, 3))[HEADER_BYTES:])
+    data = bytearray(arrow_file(rows(1, 2, 3)))
     data[position] ^= 0x55
     with contextlib.suppress(CorruptCheckpointError):
         decode_table(bytes(data)).to_pylist()
@@ -171,22 +184,26 @@ def test_a_newer_format_says_what_to_do():
 
 
 def test_a_newer_segment_says_what_to_do():
-    payload = bytes(encode_table(rows(1))[HEADER_BYTES:])
-    with pytest.raises(CorruptCheckpointError, match="segment version 3 is not known"):
-        decode_table(wrap(Content.SEGMENT, 3, "none", payload))
+    with pytest.raises(CorruptCheckpointError, match="segment version 4 is not known"):
+        decode_table(wrap(Content.SEGMENT, 4, "none", arrow_file(rows(1))))
 
 
 @pytest.mark.parametrize(
-    "name", ["state_v1.arrow", "segment_v2_plain.seg", "segment_v2_lz4.seg", "segment_v2_zstd.seg"]
+    "name",
+    [
+        "state_v1.arrow",
+        *(f"segment_v{v}_{how}.seg" for v in (2, 3) for how in ("plain", "lz4", "zstd")),
+    ],
 )
 def test_state_files_of_every_version_are_read_for_ever(name):
     assert decode_table((GOLDEN / name).read_bytes()).equals(TABLE, check_metadata=True)
 
 
+@pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize(("name", "codec"), [("plain", 0), ("lz4", 1), ("zstd", 2)])
-def test_golden_segments_say_how_they_are_compressed(name, codec):
-    data = (GOLDEN / f"segment_v2_{name}.seg").read_bytes()
-    assert (data[:8], data[8:10], data[10]) == (b"LMRSEG\r\n", b"\x02\x00", codec)
+def test_golden_segments_say_how_they_are_compressed(name, codec, version):
+    data = (GOLDEN / f"segment_v{version}_{name}.seg").read_bytes()
+    assert (data[:8], data[8:10], data[10]) == (b"LMRSEG\r\n", bytes([version, 0]), codec)
     assert len(data) > HEADER_BYTES
 
 

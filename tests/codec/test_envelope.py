@@ -1,3 +1,4 @@
+import hashlib
 import struct
 import zlib
 
@@ -5,28 +6,44 @@ import pytest
 
 from laminar_core.codec.envelope import (
     CODECS,
+    DIGEST_BYTES,
     HEADER_BYTES,
+    Codec,
     Content,
     Sealed,
     is_wrapped,
+    seal,
     unwrap,
     wrap,
 )
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 
+
+def sealed(content: Content, version: int, codec: Codec, payload: bytes) -> bytes:
+    """Return a payload with its digest behind it."""
+    data = bytearray(HEADER_BYTES + len(payload) + DIGEST_BYTES)
+    data[HEADER_BYTES:-DIGEST_BYTES] = payload
+    assert seal(content, version, codec, memoryview(data)) == hashlib.sha256(data).hexdigest()
+    return bytes(data)
+
+
 WHOLE = wrap(Content.SEGMENT, 2, "lz4", b"payload")
+WAYS = pytest.mark.parametrize("way", [wrap, sealed])
+"""The digest is in the header, or behind the payload."""
 
 
+@WAYS
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("content", Content)
-def test_what_was_wrapped_comes_back(content, codec):
-    data = wrap(content, 7, codec, b"payload")
+def test_what_was_wrapped_comes_back(content, codec, way):
+    data = way(content, 7, codec, b"payload")
     assert is_wrapped(data)
     assert unwrap(data, content) == Sealed(7, codec, memoryview(b"payload"))
 
 
-def test_an_empty_payload_is_one():
-    assert unwrap(wrap(Content.SEGMENT, 1, "none", b""), Content.SEGMENT).payload == b""
+@WAYS
+def test_an_empty_payload_is_one(way):
+    assert unwrap(way(Content.SEGMENT, 1, "none", b""), Content.SEGMENT).payload == b""
 
 
 def test_the_header_is_the_documented_bytes():
@@ -36,16 +53,34 @@ def test_the_header_is_the_documented_bytes():
     assert WHOLE[HEADER_BYTES:] == b"payload"
 
 
-def test_every_flipped_bit_and_every_truncation_is_found():
-    for bit in range(len(WHOLE) * 8):
-        damaged = bytearray(WHOLE)
+@WAYS
+def test_every_flipped_bit_and_every_truncation_is_found(way):
+    whole = way(Content.SEGMENT, 2, "lz4", b"payload")
+    for bit in range(len(whole) * 8):
+        damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(CorruptCheckpointError) as caught:
             unwrap(bytes(damaged), Content.SEGMENT)
         assert caught.value.code is ErrorCode.STATE_UNREADABLE
-    for length in range(len(WHOLE)):
+    for length in range(len(whole)):
         with pytest.raises(CorruptCheckpointError):
-            unwrap(WHOLE[:length], Content.SEGMENT)
+            unwrap(whole[:length], Content.SEGMENT)
+
+
+def test_a_digest_behind_the_payload_is_the_documented_bytes():
+    data = sealed(Content.SEGMENT, 3, "zstd", b"payload")
+    magic, version, codec, length, digest = struct.unpack_from("<8sHB5xQ32s", data)
+    assert (magic, version, codec, length) == (b"LMRSEG\r\n", 3, 2, 7 + 32)
+    assert digest == bytes(32)
+    assert data[64:-32] == b"payload"
+    assert data[-32:] == hashlib.sha256(data[:-32]).digest()
+
+
+def test_a_header_that_promises_a_digest_and_has_none_is_refused():
+    fields = struct.pack("<8sHB5xQ32s", b"LMRSEG\r\n", 3, 0, 5, bytes(32))
+    data = fields + struct.pack("<I4x", zlib.crc32(fields)) + b"short"
+    with pytest.raises(CorruptCheckpointError, match="no digest behind its payload"):
+        unwrap(data, Content.SEGMENT)
 
 
 def test_something_behind_it_is_found():

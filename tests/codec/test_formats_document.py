@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from laminar_core.codec.arrow import SEGMENT_VERSION, encode_table
-from laminar_core.codec.envelope import HEADER_BYTES, Content
+from laminar_core.codec.envelope import DIGEST_BYTES, HEADER_BYTES, Content
 from laminar_core.codec.inflight import FORMAT_VERSION, MAGIC
 from tests.codec.golden_segments import ROWS, TABLE
 from tests.codec.inflight_files import ELEMENTS, INPUT_ID, file
@@ -94,6 +94,7 @@ def test_the_header_in_the_table_is_the_one_that_is_written() -> None:
     offsets = [int(offset) for offset, _, _ in rows]
     assert offsets == [sum(lengths[:n]) for n in range(len(rows))]
     assert offsets[-1] == HEADER_BYTES
+    assert f"| {HEADER_BYTES} + *n* | {DIGEST_BYTES} |" in section
     data = encode_table(TABLE, compression="zstd")
     magic, version, codec = struct.unpack_from("<8sHB", data)
     assert (magic, version, codec) == (Content.SEGMENT.value, SEGMENT_VERSION, 2)

@@ -1,11 +1,14 @@
 """The daemon has made the slow imports before it forks the first worker."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 
 import pyspark
 import pytest
+
+from laminar_core.host.process_memory import ARROW_KEPT_MS
 
 SLOW = [
     "laminar_core.worker.worker",
@@ -30,6 +33,15 @@ def test_a_forked_worker_finds_what_is_slow_to_import() -> None:
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT, *SLOW]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stdout == "True []\n"
+
+
+@pytest.mark.spark
+def test_workers_keep_memory_of_arrow(spark) -> None:
+    def told(_rows: Iterable[int]) -> Iterator[str]:
+        yield os.environ["MIMALLOC_PURGE_DELAY"]
+
+    [delay_ms] = spark.sparkContext.parallelize([0], 1).mapPartitions(told).collect()
+    assert delay_ms == str(ARROW_KEPT_MS)
 
 
 @pytest.mark.spark

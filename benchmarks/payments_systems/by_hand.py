@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.payments_systems.question import WINDOW_US, Question
+from benchmarks.payments_systems.question import CODEC, CODEC_LEVEL, WINDOW_US, Question
 from benchmarks.topics.system import DONE
 
 Values = npt.NDArray[np.int64]
@@ -179,7 +179,8 @@ def answer(question: Question, pool: ProcessPoolExecutor | None) -> None:
     table = merged([read_part(files, 0, parts), *(each.result() for each in theirs)])
     folder = Path(question.output)
     folder.mkdir(parents=True)
-    pq.write_table(table, folder / "totals.parquet")
+    path = folder / "totals.parquet"
+    pq.write_table(table, path, compression=CODEC, compression_level=CODEC_LEVEL)
 
 
 def main(workers: str) -> None:

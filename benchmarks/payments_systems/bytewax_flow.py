@@ -35,7 +35,7 @@ from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.testing import cluster_main
 
 from benchmarks.payments_systems.generated import BATCH_ROWS, SPLITS, source_of
-from benchmarks.payments_systems.question import WINDOW_US, Question
+from benchmarks.payments_systems.question import CODEC, CODEC_LEVEL, WINDOW_US, Question
 from benchmarks.topics.system import DONE
 from laminar_core.connectors.datagen import DatagenSource
 
@@ -216,7 +216,9 @@ class _File(StatelessSinkPartition):
             total, count = (columns[n].cast(pa.float64()) for n in ("total_cents", "payments"))
             columns["average_cents"] = pc.call_function("divide", [total, count])
             path = self._folder / f"part-{self._worker}-{shard}.parquet"
-            pq.write_table(pa.table(columns), path)
+            pq.write_table(
+                pa.table(columns), path, compression=CODEC, compression_level=CODEC_LEVEL
+            )
 
 
 if __name__ == "__main__":

@@ -25,6 +25,9 @@ FILES = 8
 ROW_GROUP_ROWS = 500_000
 START_US = 1_767_225_600_000_000
 """The start of a window."""
+CODEC = "zstd"
+CODEC_LEVEL = 1
+"""How all systems compress Parquet: as Laminar's sink does by default."""
 COUNTS = ("payments", "total_cents", "min_cents", "max_cents")
 COLUMNS = ("merchant", "window_start", *COUNTS, "average_cents")
 """The columns of an answer; a system may write more of them."""
@@ -107,10 +110,19 @@ def _written(folder: Path) -> Iterator[pa.Table]:
         if not path.is_file() or path.name.startswith((".", "_")):
             continue
         if path.suffix == ".parquet":
-            yield pq.ParquetFile(path).read()
+            yield _of_codec(pq.ParquetFile(path)).read()
         elif path.name.startswith("part-") and path.stat().st_size:
             options = pacsv.ReadOptions(column_names=list(COLUMNS))
             yield pacsv.read_csv(path, read_options=options)
+
+
+def _of_codec(file: pq.ParquetFile) -> pq.ParquetFile:
+    """Refuse a file for which a system had less to do, or more, than the others."""
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    codecs = {group.column(n).compression for group in groups for n in range(group.num_columns)}
+    if codecs - {CODEC.upper()}:
+        raise ValueError(f"a system compressed its answer with {codecs}, not {CODEC}")
+    return file
 
 
 def _mixed(table: pa.Table) -> int:

@@ -4,7 +4,7 @@
 
 They see all rows before they answer, and keep nothing for a restart. DuckDB and DataFusion get as
 many threads as there are workers; Polars gets those of ``POLARS_MAX_THREADS``. They are those of
-``make peers``, on ``PYTHONPATH``.
+``make peers``, on ``PYTHONPATH``. Their answers are compressed as Laminar's sink does by default.
 """
 
 # The engines are not installed where types are checked.
@@ -15,10 +15,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.payments_systems.question import WINDOW_US, Question
+from benchmarks.payments_systems.question import CODEC, CODEC_LEVEL, WINDOW_US, Question
 from benchmarks.topics.system import DONE
 
 Engine = Callable[[Question], object]
+_WRITTEN = f"FORMAT parquet, COMPRESSION {CODEC}, COMPRESSION_LEVEL {CODEC_LEVEL}"
 _TOTALS = (
     "SELECT merchant, {start} AS window_start, count(*) AS payments, "
     "CAST(sum(amount_cents) AS BIGINT) AS total_cents, min(amount_cents) AS min_cents, "
@@ -41,7 +42,7 @@ def with_duckdb(question: Question) -> None:
         connection.execute(f"SET threads = {question.workers}")
         connection.execute("SET preserve_insertion_order = false")
         query = _DUCKDB.format(rows=question.rows)
-        connection.execute(f"COPY ({query}) TO '{_file(question)}' (FORMAT parquet)")
+        connection.execute(f"COPY ({query}) TO '{_file(question)}' ({_WRITTEN})")
 
 
 def with_polars(question: Question) -> None:
@@ -58,7 +59,9 @@ def with_polars(question: Question) -> None:
         amount.max().alias("max_cents"),
         amount.mean().alias("average_cents"),
     )
-    found.sink_parquet(_file(question), engine="streaming")
+    found.sink_parquet(
+        _file(question), engine="streaming", compression=CODEC, compression_level=CODEC_LEVEL
+    )
 
 
 def with_datafusion(question: Question) -> None:
@@ -67,7 +70,8 @@ def with_datafusion(question: Question) -> None:
 
     context = SessionContext(SessionConfig().with_target_partitions(question.workers))
     context.register_parquet("payments", question.rows)
-    context.sql(_DATAFUSION).write_parquet(str(Path(question.output)))
+    totals = context.sql(_DATAFUSION)
+    totals.write_parquet(str(Path(question.output)), CODEC, CODEC_LEVEL)
 
 
 def _file(question: Question) -> str:

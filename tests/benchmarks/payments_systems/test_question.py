@@ -31,7 +31,7 @@ def written(folder: Path, *parts: pa.Table) -> Answer:
     folder.mkdir()
     (folder / "_metadata.json").write_text("{")
     for number, part in enumerate(parts):
-        pq.write_table(part, folder / f"{number}.parquet")
+        pq.write_table(part, folder / f"{number}.parquet", compression="zstd")
     return answer_of(str(folder))
 
 
@@ -46,6 +46,12 @@ def test_the_order_and_the_parts_do_not_matter(tmp_path: Path) -> None:
     )
     (tmp_path / "csv" / "part-2").touch()
     assert answer == answer_of(str(tmp_path / "csv"))
+
+
+def test_an_answer_that_is_compressed_otherwise_than_all_are_is_refused(tmp_path: Path) -> None:
+    pq.write_table(table(FIRST), tmp_path / "0.parquet", compression="snappy")
+    with pytest.raises(ValueError, match=r"answer with .*SNAPPY.*, not zstd"):
+        answer_of(str(tmp_path))
 
 
 def test_numbers_are_as_good_as_names(tmp_path: Path) -> None:

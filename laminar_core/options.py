@@ -25,6 +25,8 @@ from pydantic_core import ErrorDetails
 from laminar_core.errors import ConfigurationError, ErrorCode
 
 _PREFIX = "Value error, "
+_SHOWN_MAX = 60
+"""Characters of a value in a message; more than this would hide the message."""
 _PLAIN = {
     "Input should be": "must be",
     "a valid integer": "a whole number",
@@ -227,13 +229,19 @@ def words_of(options: BaseModel) -> list[str]:
     ]
 
 
+def shown(value: object) -> str:
+    """Return a value as a message shows it: in one line, and a large one not whole."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
 def problem_of(error: ValidationError, model: type[BaseModel]) -> str:
     """Say in one line which field is wrong, and what is allowed."""
     errors = error.errors(include_url=False)
     place, model = _place(errors[0], model)
     if errors[0]["type"] == "extra_forbidden":
         return f"{'.'.join(place)} is unknown; there are: {', '.join(model.model_fields)}"
-    same = [each for each in errors if each["loc"][: len(place)] == place]
+    same = [each for each in errors if tuple(map(str, each["loc"]))[: len(place)] == place]
     return ": ".join(filter(None, (".".join(place), _sentence(same))))
 
 
@@ -255,7 +263,7 @@ def _sentence(errors: list[ErrorDetails]) -> str:
         texts = [text.replace(foreign, plain) for text in texts]
     if texts[0].startswith(_PREFIX) or errors[0]["type"] == "missing":
         return texts[0].removeprefix(_PREFIX)
-    return f"{' or '.join(texts)}, not {errors[0]['input']!r}"
+    return f"{' or '.join(texts)}, not {shown(errors[0]['input'])}"
 
 
 def _is_section(info: FieldInfo) -> bool:

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from laminar_core.connectors.outlook import Promise
 from laminar_core.connectors.plain import plain_schema
-from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from laminar_core.errors import DataError, ErrorCode
+from laminar_core.operators.arguments import require_whole
 from laminar_core.operators.base import (
     ANY_MODE,
     JsonObject,
@@ -33,10 +34,7 @@ class CollectSink:
     max_rows: int = 1_000_000
 
     def __post_init__(self) -> None:
-        if self.max_rows < 1:
-            raise ConfigurationError(
-                ErrorCode.INVALID_OPTION, f"max_rows must be at least 1, not {self.max_rows}"
-            )
+        require_whole(self.max_rows, 1, "max_rows")
 
     def describe(self) -> JsonObject:
         """Return only the kind: the rows depend on no option."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
-from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.arguments import require_number
 
 
 @runtime_checkable
@@ -39,8 +39,8 @@ class FixedDelay:
     pause_ms: float = 0
 
     def __post_init__(self) -> None:
-        _at_least("attempts", self.attempts, 0)
-        _at_least("pause_ms", self.pause_ms, 0)
+        require_number(self.attempts, 0, "attempts")
+        require_number(self.pause_ms, 0, "pause_ms")
 
     def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
         """Return the pause, or None after ``attempts`` restarts."""
@@ -60,11 +60,11 @@ class ExponentialDelay:
     """Restarts within one series; None for any number."""
 
     def __post_init__(self) -> None:
-        _at_least("initial_ms", self.initial_ms, 0)
-        _at_least("maximum_ms", self.maximum_ms, self.initial_ms)
-        _at_least("multiplier", self.multiplier, 1)
-        _at_least("reset_after_ms", self.reset_after_ms, 0)
-        _at_least("attempts", self.attempts or 0, 0)
+        require_number(self.initial_ms, 0, "initial_ms")
+        require_number(self.maximum_ms, self.initial_ms, "maximum_ms")
+        require_number(self.multiplier, 1, "multiplier")
+        require_number(self.reset_after_ms, 0, "reset_after_ms")
+        require_number(0 if self.attempts is None else self.attempts, 0, "attempts")
 
     def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
         """Return ``initial * multiplier ** (failures in the series - 1)``.
@@ -90,19 +90,12 @@ class FailureRate:
     pause_ms: float = 0
 
     def __post_init__(self) -> None:
-        _at_least("failures_max", self.failures_max, 0)
-        _at_least("interval_ms", self.interval_ms, 1)
-        _at_least("pause_ms", self.pause_ms, 0)
+        require_number(self.failures_max, 0, "failures_max")
+        require_number(self.interval_ms, 1, "interval_ms")
+        require_number(self.pause_ms, 0, "pause_ms")
 
     def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
         """Return the pause, or None if the last interval had too many failures."""
         newest = failures_ms[-1]
         recent = sum(newest - at < self.interval_ms for at in failures_ms)
         return self.pause_ms if recent <= self.failures_max else None
-
-
-def _at_least(name: str, value: float, low: float) -> None:
-    if not value >= low:  # Also refuses what is not a number.
-        raise ConfigurationError(
-            ErrorCode.INVALID_OPTION, f"{name} must be at least {low:g}, not {value:g}"
-        )

@@ -3,6 +3,9 @@
 Their semantics are Spark's; see ``laminar_core.aggregates.accumulators``.
 """
 
+from decimal import Decimal
+from numbers import Real
+
 import pyarrow as pa
 
 from laminar_core.aggregates.accumulators import Aggregate
@@ -10,47 +13,49 @@ from laminar_core.aggregates.digests import COMPRESSION_MAX, COMPRESSION_MIN, Di
 from laminar_core.aggregates.hyperloglog import PRECISION_MAX, PRECISION_MIN, HyperLogLog
 from laminar_core.aggregates.user_aggregates import UserAggregate, UserDefined
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.arguments import require_instance, require_methods
+from laminar_core.operators.arguments import other_argument, require_instance, require_methods
 
 
 def count(column: str | None = None, *, name: str | None = None) -> Aggregate:
     """Count the rows, or the values of ``column`` that are not null."""
-    return Aggregate("count", column, name or (f"count_{column}" if column else "count"))
+    return Aggregate(
+        "count", column, _named(name, "count" if column is None else f"count_{column}")
+    )
 
 
 def sum(column: str, *, name: str | None = None) -> Aggregate:  # noqa: A001 - reads agg.sum
     """Add up integers (result int64, an overflow is an error) or floating point (float64)."""
-    return Aggregate("sum", column, name or f"sum_{column}")
+    return Aggregate("sum", column, _named(name, f"sum_{column}"))
 
 
 def min(column: str, *, name: str | None = None) -> Aggregate:  # noqa: A001 - reads agg.min
     """Take the smallest value; NaN only where there is nothing else."""
-    return Aggregate("min", column, name or f"min_{column}")
+    return Aggregate("min", column, _named(name, f"min_{column}"))
 
 
 def max(column: str, *, name: str | None = None) -> Aggregate:  # noqa: A001 - reads agg.max
     """Take the largest value; NaN is larger than any number."""
-    return Aggregate("max", column, name or f"max_{column}")
+    return Aggregate("max", column, _named(name, f"max_{column}"))
 
 
 def avg(column: str, *, name: str | None = None) -> Aggregate:
     """Return the average of the values that are not null, as float64; of decimals as decimal."""
-    return Aggregate("avg", column, name or f"avg_{column}")
+    return Aggregate("avg", column, _named(name, f"avg_{column}"))
 
 
 def var_pop(column: str, *, name: str | None = None) -> Aggregate:
     """Return the variance of a population, as float64."""
-    return Aggregate("var_pop", column, name or f"var_pop_{column}")
+    return Aggregate("var_pop", column, _named(name, f"var_pop_{column}"))
 
 
 def var_samp(column: str, *, name: str | None = None) -> Aggregate:
     """Return the variance estimated from a sample, as float64; null for a single value."""
-    return Aggregate("var_samp", column, name or f"var_samp_{column}")
+    return Aggregate("var_samp", column, _named(name, f"var_samp_{column}"))
 
 
 def stddev_pop(column: str, *, name: str | None = None) -> Aggregate:
     """Return the standard deviation of a population, as float64."""
-    return Aggregate("stddev_pop", column, name or f"stddev_pop_{column}")
+    return Aggregate("stddev_pop", column, _named(name, f"stddev_pop_{column}"))
 
 
 def stddev_samp(column: str, *, name: str | None = None) -> Aggregate:
@@ -58,7 +63,7 @@ def stddev_samp(column: str, *, name: str | None = None) -> Aggregate:
 
     Null for a single value.
     """
-    return Aggregate("stddev_samp", column, name or f"stddev_samp_{column}")
+    return Aggregate("stddev_samp", column, _named(name, f"stddev_samp_{column}"))
 
 
 def first(column: str, *, by: str, name: str | None = None) -> Aggregate:
@@ -66,17 +71,17 @@ def first(column: str, *, by: str, name: str | None = None) -> Aggregate:
 
     Rows without ``by`` do not count; of several at the same place the smallest value is taken.
     """
-    return Aggregate("first", column, name or f"first_{column}", (by,))
+    return Aggregate("first", column, _named(name, f"first_{column}"), (by,))
 
 
 def last(column: str, *, by: str, name: str | None = None) -> Aggregate:
     """Take the value of the row with the largest ``by``; of several the largest value."""
-    return Aggregate("last", column, name or f"last_{column}", (by,))
+    return Aggregate("last", column, _named(name, f"last_{column}"), (by,))
 
 
 def count_distinct(column: str, *, name: str | None = None) -> Aggregate:
     """Count the distinct values, exactly; all of them are kept as state."""
-    return Aggregate("count_distinct", column, name or f"count_distinct_{column}")
+    return Aggregate("count_distinct", column, _named(name, f"count_distinct_{column}"))
 
 
 def approx_count_distinct(
@@ -89,8 +94,8 @@ def approx_count_distinct(
     Raises:
         ConfigurationError: the precision is not in 12..16 (INVALID_OPTION).
     """
-    _require(PRECISION_MIN <= precision <= PRECISION_MAX, f"precision is 12 to 16, not {precision}")
-    name = name or f"approx_count_distinct_{column}"
+    _within("precision", precision, PRECISION_MIN, PRECISION_MAX)
+    name = _named(name, f"approx_count_distinct_{column}")
     return Aggregate("approx_count_distinct", column, name, state=HyperLogLog(precision))
 
 
@@ -100,8 +105,8 @@ def percentile(column: str, fraction: float, *, name: str | None = None) -> Aggr
     Raises:
         ConfigurationError: the fraction is not in [0, 1] (INVALID_OPTION).
     """
-    _require(0 <= fraction <= 1, f"the fraction of a percentile is 0 to 1, not {fraction}")
-    name = name or f"percentile_{column}"
+    _within("the fraction of a percentile", fraction, 0, 1)
+    name = _named(name, f"percentile_{column}")
     return Aggregate("percentile", column, name, fraction=float(fraction))
 
 
@@ -115,10 +120,9 @@ def approx_percentile(
     Raises:
         ConfigurationError: fraction or compression is out of range (INVALID_OPTION).
     """
-    _require(0 <= fraction <= 1, f"the fraction of a percentile is 0 to 1, not {fraction}")
-    is_possible = COMPRESSION_MIN <= compression <= COMPRESSION_MAX
-    _require(is_possible, f"compression is 10 to 65535, not {compression}")
-    name, state = name or f"approx_percentile_{column}", Digests(compression)
+    _within("the fraction of a percentile", fraction, 0, 1)
+    _within("compression", compression, COMPRESSION_MIN, COMPRESSION_MAX)
+    name, state = _named(name, f"approx_percentile_{column}"), Digests(compression)
     return Aggregate("approx_percentile", column, name, fraction=float(fraction), state=state)
 
 
@@ -142,7 +146,17 @@ def user(udaf: UserAggregate, *columns: str, name: str | None = None) -> Aggrega
     for method in ("init", "accumulate", "merge", "finish"):
         _require(callable(getattr(udaf, method, None)), f"aggregate {udaf.name!r} needs {method}()")
     state = UserDefined.of(udaf)
-    return Aggregate("user", columns[0], name or udaf.name, columns[1:], state=state)
+    return Aggregate("user", columns[0], _named(name, udaf.name), columns[1:], state=state)
+
+
+def _named(name: str | None, otherwise: str) -> str:
+    require_instance(name, str | None, "the name of a result must be text")
+    return name or otherwise
+
+
+def _within(what: str, number: float, least: int, most: int) -> None:
+    if not isinstance(number, Real | Decimal) or not least <= number <= most:
+        raise other_argument(number, f"{what} is {least} to {most}")
 
 
 def _require(is_right: bool, problem: str) -> None:  # noqa: FBT001 - a condition, said at each call

@@ -1,13 +1,15 @@
 """Arguments of what a pipeline is built of: other types are refused in one line."""
 
+from collections.abc import Sequence
+from numbers import Real
 from types import UnionType
+from typing import cast
 
 import pyarrow as pa
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-
-_SHOWN_MAX = 60
-"""Characters of a value in a message; more than this would hide the message."""
+from laminar_core.options import shown
+from laminar_core.units import is_whole
 
 
 def require_instance(
@@ -52,8 +54,45 @@ def require_schema(schema: object, name: str) -> None:
     require_instance(schema, pa.Schema, wanted)
 
 
+def require_whole(argument: object, least: int, name: str) -> None:
+    """Accept a whole number that is large enough.
+
+    Raises:
+        ConfigurationError: it is less, or something else (INVALID_OPTION).
+    """
+    if not is_whole(argument):
+        raise other_argument(argument, f"{name} must be a whole number")
+    require_number(argument, least, name)
+
+
+def require_number(argument: object, least: float, name: str) -> None:
+    """Accept a number that is large enough.
+
+    Raises:
+        ConfigurationError: it is less, or something else (INVALID_OPTION).
+    """
+    if not (isinstance(argument, Real) and cast("float", argument) >= least):  # NaN is not.
+        raise other_argument(argument, f"{name} must be at least {least:g}")
+
+
+def require_choice(argument: object, choices: Sequence[str], name: str) -> None:
+    """Accept one of these texts.
+
+    Raises:
+        ConfigurationError: it is another, or something else (INVALID_OPTION).
+    """
+    if not isinstance(argument, str) or argument not in choices:
+        raise other_argument(argument, f"{name} must be one of {', '.join(choices)}")
+
+
+def is_names(argument: object) -> bool:
+    """Return whether these are several texts, at least one; not one text alone."""
+    if not isinstance(argument, Sequence) or isinstance(argument, str | bytes):
+        return False
+    names = cast("Sequence[object]", argument)
+    return len(names) > 0 and all(isinstance(each, str) for each in names)
+
+
 def other_argument(argument: object, wanted: str) -> ConfigurationError:
     """Return the error for an argument that is not what it must be."""
-    text = " ".join(repr(argument).split())
-    shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
-    return ConfigurationError(ErrorCode.INVALID_OPTION, f"{wanted}, not {shown}")
+    return ConfigurationError(ErrorCode.INVALID_OPTION, f"{wanted}, not {shown(argument)}")

@@ -57,13 +57,16 @@ class Retention:
         Raises:
             ConfigurationError: a value is out of range.
         """
+        for name in ("generations_max", "gaps_max"):
+            if not isinstance(getattr(self, name), int):
+                raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{name} must be a whole number")
         if self.generations_max < 1 or self.gaps_max < 0:
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION,
                 "a retention is of at least one generation and of no negative number of gaps,"
                 f" not of {self.generations_max} and {self.gaps_max}",
             )
-        if self.expired not in ("fail", "drop"):
+        if type(self.expired) is not str or self.expired not in ("fail", "drop"):
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION, f"expired is 'fail' or 'drop', not {self.expired!r}"
             )

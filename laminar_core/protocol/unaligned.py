@@ -52,10 +52,16 @@ class UnalignedCheckpointConfig:
             ConfigurationError: a value is out of range, or two of them contradict each other.
         """
         for name in ("alignment_timeout_threshold_ms", "max_inflight_buffer_bytes"):
-            if getattr(self, name) < 1:
+            value: object = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
                 raise ConfigurationError(
-                    ErrorCode.INVALID_OPTION, f"{name} must be positive, not {getattr(self, name)}"
+                    ErrorCode.INVALID_OPTION,
+                    f"{name} must be positive, not "
+                    f"{value if isinstance(value, int) else type(value).__name__}",
                 )
+        for name in ("enabled", "force_unaligned"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{name} must be True or False")
         if self.force_unaligned and not self.enabled:
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION,

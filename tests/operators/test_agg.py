@@ -1,6 +1,7 @@
 """The aggregates that users write."""
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -77,3 +78,8 @@ def test_fractions_and_sketches_are_part_of_the_identity() -> None:
         agg.approx_percentile("v", 0.9, compression=100, name="p").describe(),
     ]
     assert len({str(described) for described in descriptions}) == 4
+
+
+def test_a_fraction_may_be_a_decimal() -> None:
+    half = agg.percentile("v", Decimal("0.5"))
+    assert half.describe() == agg.percentile("v", 0.5).describe()

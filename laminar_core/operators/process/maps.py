@@ -11,6 +11,7 @@ from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.aggregates.row_order import ascending
 from laminar_core.codec.canonical import canonical
 from laminar_core.codec.stable_hash import require_key_type
+from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.base import JsonObject
 from laminar_core.operators.process.changes import expiries_us, newest_positions
 from laminar_core.operators.process.declared import state_columns, time_to_live_us
@@ -48,6 +49,8 @@ class MapState:
             ConfigurationError: it is no duration (INVALID_OPTION), or entries cannot be found by
                 values of ``key_type`` (UNSUPPORTED_TYPE).
         """
+        wanted = "key_type must be a type of pyarrow, such as pa.string()"
+        require_instance(self.key_type, pa.DataType, wanted)
         require_key_type(self.key_type)
         _ = self.ttl_us
 

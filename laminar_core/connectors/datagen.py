@@ -24,7 +24,7 @@ import pyarrow as pa
 from laminar_core.connectors.base import Discovery, Source, SourceBatch, SourceReader
 from laminar_core.connectors.discovery import fixed_list
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
-from laminar_core.operators.arguments import require_instance, require_methods
+from laminar_core.operators.arguments import require_instance, require_methods, require_number
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.state.splits import at_rows, numbered_splits, row_offsets
 
@@ -121,10 +121,11 @@ class ZipfKey:
 
     def __post_init__(self) -> None:
         _check_whole("count", self.count)
-        _check_text("prefix", self.prefix or "")
+        _check_text("prefix", "" if self.prefix is None else self.prefix)
         if not 1 <= self.count <= _ZIPF_KEYS_MAX:
             raise _invalid(f"ZipfKey needs 1 to {_ZIPF_KEYS_MAX:,} keys, not {self.count}")
-        if not 0 <= self.exponent <= sys.float_info.max:
+        require_number(self.exponent, 0, "exponent")
+        if not self.exponent <= sys.float_info.max:
             raise _invalid(f"ZipfKey needs a finite exponent of at least 0, not {self.exponent}")
 
     @property
@@ -220,9 +221,9 @@ class DatagenSource(Source):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_instance(self.fields, Mapping, "fields must be a mapping from names to generators")
         if not self.fields:
             raise _invalid("DatagenSource needs at least one field")
-        require_instance(self.fields, Mapping, "fields must be a mapping from names to generators")
         for name, made in self.fields.items():
             _check_text("the name of a field", name)
             wanted = f"field {name!r} must be a generator such as Sequence()"
@@ -413,6 +414,7 @@ def _check_whole(what: str, number: object) -> None:
 
 
 def _check_text(what: str, text: str) -> None:
+    require_instance(text, str, f"{what} must be text of Unicode")
     try:
         text.encode()
     except UnicodeEncodeError as error:

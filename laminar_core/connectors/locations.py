@@ -5,6 +5,7 @@ from pathlib import Path
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.objectstore.s3_options import S3Options
+from laminar_core.operators.arguments import require_instance
 
 
 def is_bucket(location: str) -> bool:
@@ -16,6 +17,18 @@ def is_bucket(location: str) -> bool:
     return location.startswith("s3://")
 
 
+def location_text(given: str | os.PathLike[str]) -> str:
+    """Return a path or a URI as text.
+
+    Raises:
+        ConfigurationError: it is neither (INVALID_OPTION).
+    """
+    require_instance(
+        given, str | os.PathLike, "a path must be text, such as data or s3://bucket/data"
+    )
+    return os.fspath(given)
+
+
 def checked_location(given: str | os.PathLike[str]) -> str:
     """Return a path as an absolute one, because workers may run in other directories, or a URI.
 
@@ -23,7 +36,7 @@ def checked_location(given: str | os.PathLike[str]) -> str:
         ConfigurationError: a URI of another kind, with a parameter that does not exist, or with a
             secret (INVALID_OPTION).
     """
-    text = os.fspath(given)
+    text = location_text(given)
     if is_bucket(text):
         S3Options.parse(text)
         return text

@@ -23,6 +23,7 @@ from typing import Literal, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from laminar_core.connectors.locations import location_text
 from laminar_core.connectors.outlook import Committable, Committed, Lost, Outlook
 from laminar_core.connectors.output_directory import OutputDirectory
 from laminar_core.connectors.output_place import (
@@ -242,7 +243,7 @@ def committed_files(path: str | os.PathLike[str]) -> list[Path]:
         ConfigurationError: no sink has written to ``path``.
         CorruptCheckpointError: a commit manifest is unreadable, or a file it lists is gone.
     """
-    directory = OutputDirectory(Path(path))
+    directory = OutputDirectory(Path(location_text(path)))
     return [directory.path / file.name for file in _committed(directory)]
 
 
@@ -256,7 +257,7 @@ def committed_objects(uri: str) -> list[str]:
         CorruptCheckpointError: a commit manifest is unreadable, or a file it lists is gone.
         MissingExtraError: boto3 is not installed.
     """
-    place = output_place(uri)
+    place = output_place(location_text(uri))
     return [place.address(file.name) for file in _committed(place)]
 
 
@@ -271,7 +272,7 @@ def read_committed(path: str | os.PathLike[str]) -> pa.Table:
             fit together.
         CorruptCheckpointError: a manifest or a file is missing, unreadable or not what was written.
     """
-    place = output_place(os.fspath(path))
+    place = output_place(location_text(path))
     files = _committed(place)
     try:
         tables = [_rows_of(place, file) for file in files]

@@ -41,6 +41,7 @@ from laminar_core.connectors.parquet_dictionaries import (
 )
 from laminar_core.connectors.plain import plain_schema, plain_tables
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from laminar_core.operators.arguments import require_choice, require_whole
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.store.staging import StagingArea
@@ -71,11 +72,8 @@ class ParquetSink:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", checked_location(self.path))
-        if self.compression not in get_args(Compression):
-            choices = ", ".join(get_args(Compression))
-            raise _invalid(f"compression must be one of {choices}, not {self.compression!r}")
-        if self.target_file_rows < 1:
-            raise _invalid(f"target_file_rows must be at least 1, not {self.target_file_rows}")
+        require_choice(self.compression, get_args(Compression), "compression")
+        require_whole(self.target_file_rows, 1, "target_file_rows")
 
     @property
     def place(self) -> OutputPlace:

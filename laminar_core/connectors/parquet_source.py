@@ -38,6 +38,7 @@ from laminar_core.connectors.parquet_footers import (
 from laminar_core.connectors.parquet_inputs import ParquetInput, parquet_input
 from laminar_core.connectors.parquet_reading import RowGroups
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
+from laminar_core.operators.arguments import is_names, other_argument, require_whole
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.state.splits import at_rows, numbered_splits, row_offsets, split_columns
 
@@ -74,10 +75,10 @@ class ParquetSource(Source):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", checked_location(self.path))
-        if isinstance(self.columns, str) or (self.columns is not None and not self.columns):
-            raise _invalid("columns must be a list of at least one name, or None for all")
-        if self.batch_rows < 1:
-            raise _invalid(f"batch_rows must be at least 1, not {self.batch_rows}")
+        if self.columns is not None and not is_names(self.columns):
+            wanted = "columns must be a list of at least one name, or None for all"
+            raise other_argument(self.columns, wanted)
+        require_whole(self.batch_rows, 1, "batch_rows")
 
     @property
     def _files(self) -> ParquetInput:
@@ -296,7 +297,3 @@ class ParquetReader(SourceReader):
         schema = declared_schema(footer, self._source.columns, path)
         source = self._files.readable(path)
         return RowGroups(source, footer, schema, verify_pages=self._source.verify_pages)
-
-
-def _invalid(message: str) -> ConfigurationError:
-    return ConfigurationError(ErrorCode.INVALID_OPTION, message)

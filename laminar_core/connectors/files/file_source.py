@@ -23,7 +23,13 @@ from laminar_core.connectors.formats.csv_lines import CsvFormat
 from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX, InputFormat, one_line
 from laminar_core.connectors.locations import checked_location
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
-from laminar_core.operators.arguments import require_methods, require_schema
+from laminar_core.operators.arguments import (
+    require_choice,
+    require_instance,
+    require_methods,
+    require_schema,
+    require_whole,
+)
 from laminar_core.operators.base import JsonObject
 from laminar_core.state.splits import skipped, split_table
 from laminar_core.units import Duration, duration_ms, duration_us
@@ -79,17 +85,19 @@ class FileSource(Source):
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", checked_location(self.path))
         wanted = "format must be an object such as JsonFormat() or CsvFormat()"
-        require_methods(self.format, ("describe",), wanted)
+        if not isinstance(self.format, ParquetFormat):
+            require_methods(self.format, ("decoder", "message_bytes_max"), wanted)
         require_schema(self.columns, "columns")
         require_schema(self.partitions, "partitions")
         if isinstance(self.format, ArrowIpcFormat):
             raise _invalid("files are JSON, CSV, raw or Parquet: Arrow IPC has no lines")
+        for name in ("header", "ordered"):
+            require_instance(getattr(self, name), bool, f"{name} must be True or False")
         if self.header and not isinstance(self.format, CsvFormat):
             raise _invalid("only files of CSV have a header")
-        if self.batch_rows < 1:
-            raise _invalid(f"batch_rows must be at least 1, not {self.batch_rows}")
-        if self.mode not in ("once", "continuous"):
-            raise _invalid(f'mode must be "once" or "continuous", not {self.mode!r}')
+        require_whole(self.batch_rows, 1, "batch_rows")
+        require_choice(self.mode, ("once", "continuous"), "mode")
+        require_instance(self.pattern, str, "pattern must be text, as in *.csv")
         if self.ordered and self.max_age is not None:
             raise _invalid("with ordered names nothing is forgotten by age: leave max_age out")
         if duration_ms(self.interval) < 1 or (

@@ -14,6 +14,7 @@ from laminar_core.connectors.files.parquet_rows import ParquetFormat, columns_of
 from laminar_core.connectors.files.places import FileChangedError, place_at
 from laminar_core.connectors.formats.messages import one_line
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.units import Size, size_bytes
 
@@ -44,6 +45,7 @@ class LookupTable:
             ConfigurationError: the source goes on for ever, or the size is none (INVALID_OPTION).
         """
         _ = size_bytes(self.size_max)
+        require_instance(self.source, FileSource, "the source of a table must be a FileSource")
         if self.source.mode != "once":
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION,

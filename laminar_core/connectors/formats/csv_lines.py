@@ -31,6 +31,7 @@ from laminar_core.connectors.formats.sifting import (
     joined_messages,
 )
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.base import JsonObject
 
 _LINE_BREAK = r"[\r\n]"
@@ -64,6 +65,11 @@ class CsvFormat:
     message_bytes_max: int = MESSAGE_BYTES_MAX
 
     def __post_init__(self) -> None:
+        require_instance(self.delimiter, str, "a delimiter is one ASCII character")
+        require_instance(self.null_text, str, "null_text must be text")
+        require_instance(
+            self.columns, Sequence | None, 'columns must be names, as in ["id", "amount"]'
+        )
         is_plain = len(self.delimiter) == 1 and self.delimiter.isascii()
         if any(character in self.null_text for character in f'{self.delimiter}"\r\n'):
             raise ConfigurationError(

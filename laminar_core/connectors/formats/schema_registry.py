@@ -11,6 +11,7 @@ from urllib.parse import quote
 from laminar_core.connectors.formats.messages import Defect, MessageRefusedError
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.host.extras import needs_extra
+from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.base import JsonObject
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class SchemaRegistry:
     ca_file: str | None = None
 
     def __post_init__(self) -> None:
+        require_instance(self.url, str, "the address of a schema registry must be text")
         if "@" in self.url or not self.url.startswith(("http://", "https://")):
             raise _invalid(
                 "the address of a schema registry is http:// or https://, without a user or a "
@@ -218,6 +220,7 @@ class KnownSchemas:
     texts: Mapping[int, str] = field(default_factory=dict[int, str])
 
     def __post_init__(self) -> None:
+        require_instance(self.texts, Mapping, "texts must be schemas by number")
         for number in self.texts:
             # Only for an exact integer is ``in`` a comparison, and no search.
             if type(number) is not int or number not in _NUMBERS:

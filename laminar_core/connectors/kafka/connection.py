@@ -7,9 +7,10 @@ They are in no description, checkpoint, audit entry or message.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.arguments import require_instance
 
 ClientSettings = dict[str, Any]
 """Settings of confluent-kafka: texts, numbers, and functions that it calls back."""
@@ -71,6 +72,9 @@ class KafkaConnection:
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
+        require_instance(self.bootstrap, str, "bootstrap must be text such as broker:9092")
+        _require_texts(self.settings, 'settings must be texts by name, as in {"client.id": "a"}')
+        _require_texts(self.secrets, "secrets must be names of variables by names of settings")
         for address in self.bootstrap.split(","):
             host, _, port = address.strip().rpartition(":")
             if not host or not port.isdecimal() or not 0 < int(port) <= _PORT_MAX:
@@ -95,6 +99,11 @@ class KafkaConnection:
         """Return the connection that was given as such, or as addresses alone."""
         if isinstance(given, str):
             return cls(given)
+        if not isinstance(given, KafkaConnection):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise _invalid(  # It is not shown: it may have a secret in it.
+                "connection must be text such as broker:9092, or a KafkaConnection, not "
+                f"{type(given).__name__}"
+            )
         return cls(given.bootstrap, given.settings, given.secrets)
 
     def __hash__(self) -> int:
@@ -128,6 +137,12 @@ class KafkaConnection:
 def is_name(given: object) -> bool:
     """Return whether this can be the name of a topic."""
     return isinstance(given, str) and given != ""
+
+
+def _require_texts(given: object, problem: str) -> None:
+    """Accept a mapping from texts; the message shows none of it, because it may have a secret."""
+    if not isinstance(given, Mapping) or not all(isinstance(n, str) for n in cast("Any", given)):
+        raise _invalid(problem)
 
 
 def _is_secret(name: str) -> bool:

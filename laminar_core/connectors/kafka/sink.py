@@ -1,6 +1,6 @@
 """Rows as messages of a Kafka topic, exactly once for readers of committed messages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -18,6 +18,12 @@ from laminar_core.connectors.plain import plain_schema
 from laminar_core.connectors.staged_rows import StagedRows
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.extras import needs_extra
+from laminar_core.operators.arguments import (
+    is_names,
+    other_argument,
+    require_choice,
+    require_methods,
+)
 from laminar_core.operators.base import JsonObject, OutputMode, SubtaskContext
 from laminar_core.operators.weights import unweighted_schema
 from laminar_core.store.staging import StagingArea
@@ -31,6 +37,11 @@ FormatName = Literal["json", "arrow", "raw"]
 KafkaCompression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Delivery = Literal["staged", "transaction"]
 
+_FORMATS: Mapping[FormatName, OutputFormat] = {
+    "json": JsonFormat(),
+    "arrow": ArrowIpcFormat(),
+    "raw": RawFormat(),
+}
 MESSAGE_BYTES_MAX = 1_000_000
 """The largest message that brokers take by default, with some room for its envelope."""
 _BYTES_MAX = 999_900_000
@@ -101,13 +112,11 @@ class KafkaSink:
         object.__setattr__(self, "connection", KafkaConnection.of(self.connection))
         object.__setattr__(self, "format", _format_of(self.format))
         key = (self.key,) if isinstance(self.key, str) else self.key
+        if key is not None and not is_names(key):
+            raise other_argument(key, "key must be one or more names of columns")
         object.__setattr__(self, "key", None if key is None else tuple(key))
-        for name, value, allowed in (
-            ("compression", self.compression, get_args(KafkaCompression)),
-            ("delivery", self.delivery, get_args(Delivery)),
-        ):
-            if value not in allowed:
-                raise _invalid(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+        require_choice(self.compression, get_args(KafkaCompression), "compression")
+        require_choice(self.delivery, get_args(Delivery), "delivery")
         given = self.transaction_timeout
         timeout_ms = duration_ms(_TIMEOUTS[self.delivery] if given is None else given)
         object.__setattr__(self, "transaction_timeout_ms", timeout_ms)
@@ -222,18 +231,13 @@ class KafkaSink:
         )
 
 
-def _format_of(given: OutputFormat | str) -> OutputFormat:
-    match given:
-        case "json":
-            return JsonFormat()
-        case "arrow":
-            return ArrowIpcFormat()
-        case "raw":
-            return RawFormat()
-        case str():
-            raise _invalid(f"format must be json, arrow or raw, not {given!r}")
-        case _:
-            return given
+def _format_of(given: OutputFormat | FormatName) -> OutputFormat:
+    if isinstance(given, str):
+        require_choice(given, tuple(_FORMATS), "format")
+        return _FORMATS[given]
+    wanted = "format must be json, arrow, raw or an object such as JsonFormat()"
+    require_methods(given, ("encoder",), wanted)
+    return given
 
 
 def _invalid(message: str) -> ConfigurationError:

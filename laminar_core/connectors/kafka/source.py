@@ -20,7 +20,14 @@ from laminar_core.connectors.kafka.start_text import start_of
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.host.clock import SystemClock
 from laminar_core.host.extras import needs_extra
-from laminar_core.operators.arguments import require_schema
+from laminar_core.operators.arguments import (
+    other_argument,
+    require_choice,
+    require_instance,
+    require_methods,
+    require_schema,
+    require_whole,
+)
 from laminar_core.operators.base import JsonObject
 from laminar_core.state.splits import skipped
 from laminar_core.units import is_whole
@@ -109,6 +116,8 @@ class KafkaSource(Source):
         prefetch_bytes: int = 64 * 1024**2,
     ) -> None:
         named = (topics,) if isinstance(topics, str) or not _is_several(topics) else tuple(topics)
+        if isinstance(metadata, str) or not _is_several(metadata):
+            raise other_argument(metadata, 'metadata must be names, as in ("key", "offset")')
         given = {
             "connection": KafkaConnection.of(connection),
             "topics": named,
@@ -130,16 +139,15 @@ class KafkaSource(Source):
         if not names or not all(map(is_name, names)) or len(set(names)) < len(names):
             raise _invalid(f"topics must be one or more different names, got {list(names)}")
         _check_start(self.start)
+        require_instance(self.until, str | None, "until must be 'latest' or None")
         if self.until not in (None, "latest"):
-            raise _invalid(f"until must be 'latest' or None, got {self.until!r}")
-        if self.tombstones not in get_args(Tombstones):
-            raise _invalid(f"tombstones must be refuse or skip, got {self.tombstones!r}")
+            raise _invalid(f"until must be 'latest' or None, not {self.until!r}")
+        require_choice(self.tombstones, get_args(Tombstones), "tombstones")
         if not (is_whole(self.batch_messages) and 1 <= self.batch_messages <= _AT_ONCE_MAX):
             raise _invalid(
                 f"batch_messages must be from 1 to {_AT_ONCE_MAX:,}, got {self.batch_messages!r}"
             )
-        if not is_whole(self.prefetch_bytes) or self.prefetch_bytes < 1:
-            raise _invalid(f"prefetch_bytes must be at least 1, got {self.prefetch_bytes!r}")
+        require_whole(self.prefetch_bytes, 1, "prefetch_bytes")
         require_schema(self.columns, "columns")
         self.schema()
         self.decoder()
@@ -262,21 +270,27 @@ def _is_several(topics: object) -> bool:
 
 def _check_start(start: object) -> None:
     match start:
-        case "earliest" | "latest":
+        case str() if start in ("earliest", "latest"):
             return
         case datetime():
             if start.tzinfo is None:
                 raise _invalid(
                     "start must be a time with a zone, as in datetime(2026, 7, 1, tzinfo=UTC)"
                 )
-        case dict() if all(map(is_whole, cast("dict[object, object]", start).values())):
+        case dict() if all(
+            isinstance(split, str) and is_whole(offset)
+            for split, offset in cast("dict[object, object]", start).items()
+        ):
             return
         case _:
-            raise _invalid(f"start must be earliest, latest, a time or offsets, got {start!r}")
+            wanted = 'start must be earliest, latest, a time or offsets such as {"payments/0": 5}'
+            raise other_argument(start, wanted)
 
 
 def _format(given: FormatName | InputFormat) -> InputFormat:
     if not isinstance(given, str):
+        wanted = "format must be json, arrow, raw or an object such as JsonFormat()"
+        require_methods(given, ("decoder",), wanted)
         return given
     if given not in _FORMATS:
         raise _invalid(f"there is no format {given!r}: choose from {', '.join(_FORMATS)}")

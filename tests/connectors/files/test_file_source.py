@@ -308,7 +308,7 @@ class TestComingFiles:
 
     def test_a_mistake_in_its_options_is_refused(self, tmp_path: Path) -> None:
         for changes, problem in (
-            ({"mode": "always"}, 'mode must be "once" or "continuous"'),
+            ({"mode": "always"}, "mode must be one of once, continuous"),
             ({"ordered": True, "max_age": "1 day"}, "leave max_age out"),
         ):
             with pytest.raises(ConfigurationError, match=problem):

@@ -30,7 +30,7 @@ from tests.connectors.kafka.writing import NUMBERS, read_all
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"format": "avro"}, "format must be json, arrow or raw, not 'avro'"),
+        ({"format": "avro"}, "format must be one of json, arrow, raw, not 'avro'"),
         ({"compression": "lzma"}, "compression must be one of none, gzip, snappy, lz4, zstd"),
         ({"delivery": "sometimes"}, "delivery must be one of staged, transaction"),
         ({"transaction_timeout": "1 second"}, "from 5 seconds to 15 minutes"),

@@ -10,6 +10,7 @@ import pytest
 
 from laminar_core import connectors, operators, pipeline
 from laminar_core.connectors import (
+    AvroFormat,
     Constant,
     CsvFormat,
     FileSource,
@@ -102,6 +103,11 @@ def test_any_other_argument_is_taken_or_refused_in_one_line(name: str) -> None:
         (lambda: KafkaConnection(5), "bootstrap must be text such as broker:9092, not 5"),
         (lambda: KafkaConnection("b:1", settings=None),
          "settings must be texts by name, as in {"),
+        (lambda: JsonFormat(unknown_fields="skip"),
+         "unknown_fields must be one of ignore, refuse, not 'skip'"),
+        (lambda: JsonFormat(message_bytes_max="1MiB"), "message_bytes_max must be a whole number"),
+        (lambda: AvroFormat("http://registry"), "schemas must be a SchemaRegistry(url) or Known"),
+        (lambda: CsvFormat("id,amount"), 'columns must be names, as in ["id", "amount"], not'),
         (lambda: CsvFormat(delimiter=None), "a delimiter is one ASCII character"),
         (lambda: pipeline.FixedDelay("3"), "attempts must be at least 0, not '3'"),
         (lambda: agg.sum("v", name=5), "the name of a result must be text, not 5"),

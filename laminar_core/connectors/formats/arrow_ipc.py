@@ -27,6 +27,7 @@ from laminar_core.connectors.formats.messages import (
 from laminar_core.connectors.formats.sifting import admitted
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from laminar_core.operators.arguments import require_whole
 from laminar_core.operators.base import JsonObject
 
 MESSAGE_ROWS_MAX = 1_000_000
@@ -57,6 +58,9 @@ class ArrowIpcFormat:
     message_rows_max: int = MESSAGE_ROWS_MAX
     decoded_bytes_max: int = DECODED_BYTES_MAX
     compression: IpcCompression | None = None
+
+    def __post_init__(self) -> None:
+        require_whole(self.message_bytes_max, 1, "message_bytes_max")
 
     @property
     def one_row_per_message(self) -> bool:

@@ -9,6 +9,7 @@ from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX
 from laminar_core.connectors.formats.schema_registry import KnownSchemas, SchemaRegistry
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.extras import needs_extra
+from laminar_core.operators.arguments import require_methods, require_whole
 from laminar_core.operators.base import JsonObject
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ class AvroFormat:
     schemas: SchemaRegistry | KnownSchemas
     subject: str | None = None
     message_bytes_max: int = MESSAGE_BYTES_MAX
+
+    def __post_init__(self) -> None:
+        wanted = "schemas must be a SchemaRegistry(url) or KnownSchemas"
+        require_methods(self.schemas, ("read", "describe"), wanted)
+        require_whole(self.message_bytes_max, 1, "message_bytes_max")
 
     @property
     def one_row_per_message(self) -> bool:

@@ -31,7 +31,12 @@ from laminar_core.connectors.formats.sifting import (
     joined_messages,
 )
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.arguments import require_instance
+from laminar_core.operators.arguments import (
+    is_names,
+    other_argument,
+    require_instance,
+    require_whole,
+)
 from laminar_core.operators.base import JsonObject
 
 _LINE_BREAK = r"[\r\n]"
@@ -67,9 +72,9 @@ class CsvFormat:
     def __post_init__(self) -> None:
         require_instance(self.delimiter, str, "a delimiter is one ASCII character")
         require_instance(self.null_text, str, "null_text must be text")
-        require_instance(
-            self.columns, Sequence | None, 'columns must be names, as in ["id", "amount"]'
-        )
+        if self.columns is not None and not is_names(self.columns):
+            raise other_argument(self.columns, 'columns must be names, as in ["id", "amount"]')
+        require_whole(self.message_bytes_max, 1, "message_bytes_max")
         is_plain = len(self.delimiter) == 1 and self.delimiter.isascii()
         if any(character in self.null_text for character in f'{self.delimiter}"\r\n'):
             raise ConfigurationError(
@@ -264,6 +269,7 @@ class _CsvReader:
             if name in self.schema.names and not self._fits(self.schema.field(name), text):
                 shown = text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
                 why = f"column {name}: {shown!r} does not fit {self.schema.field(name).type}"
+                why += "; is it the header? FileSource takes header=True" if text == name else ""
                 return MessageRefusedError(Defect.WRONG_TYPE, why)
         return MessageRefusedError(Defect.WRONG_TYPE, str(error))
 

@@ -1,12 +1,14 @@
 """JSON: one object per message."""
 
 from dataclasses import dataclass
+from typing import get_args
 
 import pyarrow as pa
 
 from laminar_core.connectors.formats.json_decoding import JsonDecoder, UnknownFields
 from laminar_core.connectors.formats.json_encoding import JsonEncoder
 from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX
+from laminar_core.operators.arguments import require_choice, require_whole
 from laminar_core.operators.base import JsonObject
 
 
@@ -31,6 +33,10 @@ class JsonFormat:
 
     unknown_fields: UnknownFields = "ignore"
     message_bytes_max: int = MESSAGE_BYTES_MAX
+
+    def __post_init__(self) -> None:
+        require_choice(self.unknown_fields, get_args(UnknownFields), "unknown_fields")
+        require_whole(self.message_bytes_max, 1, "message_bytes_max")
 
     @property
     def one_row_per_message(self) -> bool:

@@ -14,6 +14,7 @@ from laminar_core.connectors.formats.messages import (
 )
 from laminar_core.connectors.formats.sifting import Indexes, decode_rows, refused_by
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from laminar_core.operators.arguments import require_whole
 from laminar_core.operators.base import JsonObject
 
 _HOLDS_BYTES = (
@@ -35,6 +36,9 @@ class RawFormat:
     """
 
     message_bytes_max: int = MESSAGE_BYTES_MAX
+
+    def __post_init__(self) -> None:
+        require_whole(self.message_bytes_max, 1, "message_bytes_max")
 
     @property
     def one_row_per_message(self) -> bool:

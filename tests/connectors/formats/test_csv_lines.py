@@ -82,6 +82,11 @@ def test_a_text_in_quotes_is_any_text(rows: list[tuple[str, int | None]], delimi
         (b"a,1\nb,2", Defect.NOT_A_ROW, "a line break inside of the message"),
         (b"a,1\r", Defect.NOT_A_ROW, "a line break inside of the message"),
         (b"a,x", Defect.WRONG_TYPE, "column id: 'x' does not fit int64"),
+        (
+            b"name,id",
+            Defect.WRONG_TYPE,
+            "column id: 'id' does not fit int64; is it the header? FileSource takes header=True",
+        ),
         (b'a,"1.5"', Defect.WRONG_TYPE, "column id: '1.5' does not fit int64"),
         (b"\xff,1", Defect.NOT_UTF8, "not UTF-8: invalid start byte at byte 0"),
         (b'a,"1', Defect.MALFORMED, "not CSV: unexpected end of data"),

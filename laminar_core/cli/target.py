@@ -62,6 +62,8 @@ def _load(place: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if not f"{place}.".startswith(f"{error.name}."):
             raise  # The module is there, and something that it imports is not.
+        if Path(place).is_file():
+            raise _invalid(f"{place} is no program: give a file .py") from error
         raise _invalid(f"no module {error.name}: give a file, or a module on the path") from error
 
 

@@ -187,6 +187,11 @@ class Pipeline:
         Laminar opened (``OwnSession``) is opened again.
         A listener that raises does not disturb the job; see ``StreamingJob.listener_failures``.
         """
+        require_instance(checkpoint, CheckpointConfig, "checkpoint must be CheckpointConfig(store)")
+        require_instance(run, RunConfig | None, "run must be a RunConfig")
+        if not isinstance(spark, OwnSession):
+            wanted = 'spark must be a session, as of open_session("local[2]", "job")'
+            require_methods(spark, ("createDataFrame",), wanted)
         return started(self, spark, checkpoint, run or RunConfig(), listener, progress=progress)
 
     def run(

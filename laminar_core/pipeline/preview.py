@@ -23,7 +23,6 @@ from laminar_core.driver.options import JobOptions
 from laminar_core.driver.restart import NoRestart
 from laminar_core.driver.supervisor import Supervisor
 from laminar_core.errors import (
-    ConfigurationError,
     ErrorCode,
     JobFailedError,
     LaminarError,
@@ -31,6 +30,7 @@ from laminar_core.errors import (
 )
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.operators.arguments import require_whole
 from laminar_core.operators.base import JsonObject, SubtaskContext
 from laminar_core.pipeline.graph import Input, Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
@@ -54,12 +54,8 @@ class Bounds:
     wait_ms: float
 
     def __post_init__(self) -> None:
-        if self.rows < 1 or self.input_rows < 1 or not self.wait_ms > 0:
-            raise ConfigurationError(
-                ErrorCode.INVALID_OPTION,
-                f"a preview needs at least one row, one row of input and some time, not "
-                f"{self.rows} rows, {self.input_rows} rows of input and {self.wait_ms:g} ms",
-            )
+        require_whole(self.rows, 1, "the number of rows of a preview")
+        require_whole(self.input_rows, 1, "input_rows_max")
 
 
 def previewed(nodes: Sequence[Node], stream: Input, bounds: Bounds) -> pa.Table:

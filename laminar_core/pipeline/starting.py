@@ -10,7 +10,6 @@ from laminar_core.driver.reserve import ReserveKeeper
 from laminar_core.driver.supervisor import Supervisor
 from laminar_core.host.clock import SystemClock
 from laminar_core.metrics.exporter import open_exporter
-from laminar_core.operators.arguments import require_instance
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig, job_options
 from laminar_core.pipeline.display import Display, display_of
 from laminar_core.pipeline.job import StreamingJob
@@ -34,7 +33,6 @@ def started(
     progress: bool | None = None,
 ) -> StreamingJob:
     """Start the job in the background; see ``Pipeline.start``."""
-    require_instance(checkpoint, CheckpointConfig, "checkpoint must be a CheckpointConfig(store)")
     plan = pipeline.plan()
     refuse_unsendable(plan)
     session = spark if isinstance(spark, OwnSession) else GivenSession(spark)

@@ -48,6 +48,7 @@ def place(own_imports: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
     return tmp_path
 
 
@@ -104,6 +105,7 @@ def test_declarations_may_be_written_as_text(place: Path) -> None:
         (".", (), "cannot be loaded"),
         ("", (), "give a file, or a module on the path"),
         (":pipeline", (), "give a file, or a module on the path"),
+        ("rows.parquet", (), "rows.parquet is no program: give a file .py"),
         ("no_such_module", (), "no module no_such_module: give a file, or a module"),
         ("no_such.module", (), "no module no_such: give a file, or a module"),
         ("program.py:missing", (), "program.py has no function missing()"),

@@ -170,7 +170,15 @@ class Stateless:
             lambda s: s.key_by("key").process("a", print, schema=s.schema, state={"n": int}),
             "state 'n' of process 'a' must be a state such as ValueState",
         ),
-        (lambda s: s._pipeline.run(None, checkpoint="store"), "must be a CheckpointConfig"),
+        (lambda s: s._pipeline.run(None, checkpoint="store"), "must be CheckpointConfig"),
+        (
+            lambda s: s._pipeline.run(None, checkpoint=CheckpointConfig("store")),
+            "spark must be a session, .*, not None",
+        ),
+        (
+            lambda s: s._pipeline.run(None, checkpoint=CheckpointConfig("store"), run=5),
+            "run must be a RunConfig, not 5",
+        ),
     ],
 )
 def test_an_argument_of_another_type_is_refused_in_one_line(make, problem: str) -> None:

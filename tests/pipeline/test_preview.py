@@ -134,11 +134,13 @@ def test_a_function_that_does_not_return_ends_the_preview_with_a_line(monkeypatc
     assert caught.value.code is ErrorCode.NO_PROGRESS
 
 
-@pytest.mark.parametrize("bounds", [(0, {}), (1, {"input_rows_max": 0})])
+@pytest.mark.parametrize("bounds", [(0, {}), ("3", {}), (1, {"input_rows_max": 0})])
 def test_a_preview_of_nothing_is_refused(bounds):
     _, rows = payments()
     n, options = bounds
-    with pytest.raises(ConfigurationError, match="at least one row"):
+    with pytest.raises(
+        ConfigurationError, match=r"must be (at least 1, not 0|a whole number, not '3')"
+    ):
         rows.preview(n, **options)
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +25,8 @@ from laminar_core.connectors import (
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators import agg, windows
 from laminar_core.options import Options
+from laminar_core.spark import OwnSession, open_session
+from laminar_core.store import open_job
 from tests.others import OTHERS, parameters, refusal
 
 COLUMNS = pa.schema([("v", pa.int64())])
@@ -108,6 +111,11 @@ def test_any_other_argument_is_taken_or_refused_in_one_line(name: str) -> None:
         (lambda: JsonFormat(message_bytes_max="1MiB"), "message_bytes_max must be a whole number"),
         (lambda: AvroFormat("http://registry"), "schemas must be a SchemaRegistry(url) or Known"),
         (lambda: CsvFormat("id,amount"), 'columns must be names, as in ["id", "amount"], not'),
+        (lambda: open_session(5, "job"), "master must be text, such as local[2], not 5"),
+        (lambda: open_session("local[1]", None), "app_name must be text, not None"),
+        (lambda: open_session("local[1]", "job", ["a=b"]), "conf must be settings, as in {"),
+        (lambda: OwnSession(None), "OwnSession takes a function that opens a session, not None"),
+        (lambda: open_job(Path("store"), "job"), "a store must be text, such as checkpoints or"),
         (lambda: CsvFormat(delimiter=None), "a delimiter is one ASCII character"),
         (lambda: pipeline.FixedDelay("3"), "attempts must be at least 0, not '3'"),
         (lambda: agg.sum("v", name=5), "the name of a result must be text, not 5"),

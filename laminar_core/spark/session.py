@@ -18,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
+from laminar_core.operators.arguments import require_instance
 from laminar_core.spark.class_archive import with_archive
 from laminar_core.spark.jvm import ensure_java
 from laminar_core.spark.quiet import JAVA_OPTIONS, without_chatter, without_logging
@@ -54,6 +55,11 @@ def open_session(
     Raises:
         ConfigurationError: there is no usable Java, or Spark does not start.
     """
+    require_instance(master, str, "master must be text, such as local[2]")
+    require_instance(app_name, str, "app_name must be text")
+    require_instance(
+        conf, Mapping | None, 'conf must be settings, as in {"spark.ui.enabled": "true"}'
+    )
     java_home = ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):

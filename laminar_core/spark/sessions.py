@@ -13,6 +13,7 @@ from typing import Protocol, Self
 from pyspark.sql import SparkSession
 
 from laminar_core.errors import ErrorCode, JobFailedError, LaminarError
+from laminar_core.operators.arguments import require_function
 from laminar_core.spark import gateway
 
 STOP_MAX_S = 60.0
@@ -86,6 +87,7 @@ class OwnSession:
         Raises:
             ConfigurationError: Spark did not start.
         """
+        require_function(open_session, "OwnSession takes a function that opens a session")
         self._open = open_session
         self.spark = open_session()
 

@@ -53,11 +53,11 @@ class UnalignedCheckpointConfig:
         """
         for name in ("alignment_timeout_threshold_ms", "max_inflight_buffer_bytes"):
             value: object = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if not isinstance(value, int):
+                raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{name} must be a whole number")
+            if value < 1:
                 raise ConfigurationError(
-                    ErrorCode.INVALID_OPTION,
-                    f"{name} must be positive, not "
-                    f"{value if isinstance(value, int) else type(value).__name__}",
+                    ErrorCode.INVALID_OPTION, f"{name} must be positive, not {value}"
                 )
         for name in ("enabled", "force_unaligned"):
             if not isinstance(getattr(self, name), bool):

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from laminar_core.arguments import require_whole
 from laminar_core.connectors.outlook import Promise
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import DataError, ErrorCode
-from laminar_core.operators.arguments import require_whole
 from laminar_core.operators.base import (
     ANY_MODE,
     JsonObject,

@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from laminar_core.arguments import require_instance, require_methods, require_number
 from laminar_core.connectors.base import Discovery, Source, SourceBatch, SourceReader
 from laminar_core.connectors.discovery import fixed_list
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
-from laminar_core.operators.arguments import require_instance, require_methods, require_number
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.state.splits import at_rows, numbered_splits, row_offsets
 

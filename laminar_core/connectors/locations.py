@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
+from laminar_core.arguments import require_instance
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.objectstore.s3_options import S3Options
-from laminar_core.operators.arguments import require_instance
 
 
 def is_bucket(location: str) -> bool:

@@ -22,6 +22,7 @@ from typing import BinaryIO, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from laminar_core.arguments import require_choice, require_whole
 from laminar_core.codec.arrow import empty_table
 from laminar_core.connectors.locations import checked_location, without_parameters
 from laminar_core.connectors.outlook import Promise
@@ -41,7 +42,6 @@ from laminar_core.connectors.parquet_dictionaries import (
 )
 from laminar_core.connectors.plain import plain_schema, plain_tables
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
-from laminar_core.operators.arguments import require_choice, require_whole
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.store.staging import StagingArea

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from laminar_core.arguments import is_names, other_argument, require_whole
 from laminar_core.connectors.base import Discovery, Gap, Mend, Source, SourceBatch, SourceReader
 from laminar_core.connectors.discovery import fixed_list
 from laminar_core.connectors.locations import checked_location, without_parameters
@@ -38,7 +39,6 @@ from laminar_core.connectors.parquet_footers import (
 from laminar_core.connectors.parquet_inputs import ParquetInput, parquet_input
 from laminar_core.connectors.parquet_reading import RowGroups
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
-from laminar_core.operators.arguments import is_names, other_argument, require_whole
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.state.splits import at_rows, numbered_splits, row_offsets, split_columns
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
-from laminar_core.operators.arguments import require_number
+from laminar_core.arguments import require_number
 
 
 @runtime_checkable

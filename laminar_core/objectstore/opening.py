@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote, urlsplit
 
+from laminar_core.arguments import require_instance
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.host.extras import needs_extra
 from laminar_core.objectstore.azure_options import AzureOptions
@@ -20,7 +21,6 @@ from laminar_core.objectstore.local import LocalObjectStore, translated
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.regular_files import names_in
 from laminar_core.objectstore.s3_options import S3Options
-from laminar_core.options import shown
 from laminar_core.records.paths import PROBE_FOLDER
 
 __all__ = ["ObjectStore", "address", "open_object_store", "place_below", "probe"]
@@ -67,9 +67,9 @@ def open_object_store(uri: str) -> CountedStore:
         StorageUnavailable: this user may not look at the place.
         MissingExtraError: an ``s3://`` URI and no boto3, or an ``az://`` URI and no obstore.
     """
-    if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        wanted = "a store must be text, such as checkpoints or s3://bucket/checkpoints"
-        raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{wanted}, not {shown(uri)}")
+    require_instance(
+        uri, str, "a store must be text, such as checkpoints or s3://bucket/checkpoints"
+    )
     if uri.startswith("s3://"):
         with needs_extra("s3", "s3:// stores"):  # Imported here, because boto3 starts slowly.
             from laminar_core.objectstore.s3 import S3ObjectStore  # noqa: PLC0415

@@ -12,8 +12,8 @@ from laminar_core.aggregates.accumulators import Aggregate
 from laminar_core.aggregates.digests import COMPRESSION_MAX, COMPRESSION_MIN, Digests
 from laminar_core.aggregates.hyperloglog import PRECISION_MAX, PRECISION_MIN, HyperLogLog
 from laminar_core.aggregates.user_aggregates import UserAggregate, UserDefined
+from laminar_core.arguments import other_argument, require_instance, require_methods
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.arguments import other_argument, require_instance, require_methods
 
 
 def count(column: str | None = None, *, name: str | None = None) -> Aggregate:

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_core.arguments import other_argument
 from laminar_core.codec.arrow import empty_table
 from laminar_core.codec.source_text import source_text
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.arguments import other_argument
 from laminar_core.operators.base import (
     ANY_MODE,
     JsonObject,

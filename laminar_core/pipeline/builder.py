@@ -22,6 +22,7 @@ from numbers import Real
 
 from pyspark.sql import SparkSession
 
+from laminar_core.arguments import require_instance, require_methods
 from laminar_core.connectors.base import Sink, Source
 from laminar_core.connectors.formats.bad_rows import BadRowPolicy, OnBadRow
 from laminar_core.connectors.formats.letters import LETTERS, LETTERS_SCHEMA
@@ -29,7 +30,6 @@ from laminar_core.driver.events import JobListener
 from laminar_core.driver.options import JobResult
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.terminal import say
-from laminar_core.operators.arguments import require_instance, require_methods
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.explain import plan_lines
 from laminar_core.pipeline.graph import Node, plan_of

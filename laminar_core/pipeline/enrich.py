@@ -14,7 +14,7 @@ from typing import NotRequired, Required, TypedDict
 
 import pyarrow as pa
 
-from laminar_core.operators.arguments import (
+from laminar_core.arguments import (
     require_function,
     require_instance,
     require_schema,

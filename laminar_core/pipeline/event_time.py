@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from laminar_core.arguments import require_instance
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import WINDOW_END
-from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.windows import Window, are_equal
 from laminar_core.state.window_layout import WINDOW_START
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
+from laminar_core.arguments import require_instance
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import WINDOW_END
-from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.joins.as_of import AsOfJoin
 from laminar_core.operators.joins.columns import JoinedColumns
 from laminar_core.operators.joins.forward import ForwardAsOfJoin

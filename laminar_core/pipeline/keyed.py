@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal, overload
 import pyarrow as pa
 
 from laminar_core.aggregates.accumulators import Aggregate
+from laminar_core.arguments import require_instance, require_schema
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
-from laminar_core.operators.arguments import require_instance, require_schema
 from laminar_core.operators.base import MultiInputSpec
 from laminar_core.operators.process.declared import State
 from laminar_core.operators.process.spec import (

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from laminar_core.arguments import require_methods
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.arguments import require_methods
 from laminar_core.operators.joins.side import SUFFIX
 from laminar_core.operators.lookups.columns import LookupColumns, LookupHow
 from laminar_core.operators.lookups.table import LookupRows, Matches, Table

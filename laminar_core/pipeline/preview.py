@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from laminar_core.arguments import require_whole
 from laminar_core.connectors.base import Discovery, Found, SourceBatch, SourceReader
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.plain import plain_schema
@@ -30,7 +31,6 @@ from laminar_core.errors import (
 )
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.objectstore.memory import MemoryObjectStore
-from laminar_core.operators.arguments import require_whole
 from laminar_core.operators.base import JsonObject, SubtaskContext
 from laminar_core.pipeline.graph import Input, Node, plan_of
 from laminar_core.pipeline.job import StreamingJob

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from laminar_core.connectors.base import Sink
-from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.host.terminal import say
-from laminar_core.operators.arguments import (
+from laminar_core.arguments import (
     require_function,
     require_instance,
     require_methods,
     require_schema,
 )
+from laminar_core.connectors.base import Sink
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.host.terminal import say
 from laminar_core.operators.base import LATE, MultiInputSpec, OperatorSpec, side_outputs_of
 from laminar_core.operators.columns import require_columns
 from laminar_core.operators.deduplicate import Deduplicate

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from laminar_core.arguments import require_instance
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.columns import require_columns
 from laminar_core.operators.first_rows import FirstRows
 from laminar_core.operators.joins.kinds import How

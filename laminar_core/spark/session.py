@@ -17,8 +17,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from laminar_core.arguments import require_instance
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
-from laminar_core.operators.arguments import require_instance
 from laminar_core.spark.class_archive import with_archive
 from laminar_core.spark.jvm import ensure_java
 from laminar_core.spark.quiet import JAVA_OPTIONS, without_chatter, without_logging

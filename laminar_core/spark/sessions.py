@@ -12,8 +12,8 @@ from typing import Protocol, Self
 
 from pyspark.sql import SparkSession
 
+from laminar_core.arguments import require_function
 from laminar_core.errors import ErrorCode, JobFailedError, LaminarError
-from laminar_core.operators.arguments import require_function
 from laminar_core.spark import gateway
 
 STOP_MAX_S = 60.0

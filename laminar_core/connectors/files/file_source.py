@@ -10,6 +10,13 @@ from typing import Literal
 
 import pyarrow as pa
 
+from laminar_core.arguments import (
+    require_choice,
+    require_instance,
+    require_methods,
+    require_schema,
+    require_whole,
+)
 from laminar_core.connectors.base import Discovery, Found, Gap, Mend, Source
 from laminar_core.connectors.discovery import fixed_list
 from laminar_core.connectors.files.contents import Contents, Header, Lines
@@ -23,13 +30,6 @@ from laminar_core.connectors.formats.csv_lines import CsvFormat
 from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX, InputFormat, one_line
 from laminar_core.connectors.locations import checked_location
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
-from laminar_core.operators.arguments import (
-    require_choice,
-    require_instance,
-    require_methods,
-    require_schema,
-    require_whole,
-)
 from laminar_core.operators.base import JsonObject
 from laminar_core.state.splits import skipped, split_table
 from laminar_core.units import Duration, duration_ms, duration_us

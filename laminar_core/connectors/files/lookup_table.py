@@ -7,6 +7,7 @@ from operator import itemgetter
 
 import pyarrow as pa
 
+from laminar_core.arguments import require_instance
 from laminar_core.connectors.base import SourceBatch
 from laminar_core.connectors.discovery import first_splits
 from laminar_core.connectors.files.file_source import FileSource
@@ -14,7 +15,6 @@ from laminar_core.connectors.files.parquet_rows import ParquetFormat, columns_of
 from laminar_core.connectors.files.places import FileChangedError, place_at
 from laminar_core.connectors.formats.messages import one_line
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
-from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.units import Size, size_bytes
 

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from laminar_core.arguments import require_whole
 from laminar_core.connectors.formats.fitting import check_column, fitted
 from laminar_core.connectors.formats.ipc_sizes import claims_of
 from laminar_core.connectors.formats.messages import (
@@ -27,7 +28,6 @@ from laminar_core.connectors.formats.messages import (
 from laminar_core.connectors.formats.sifting import admitted
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
-from laminar_core.operators.arguments import require_whole
 from laminar_core.operators.base import JsonObject
 
 MESSAGE_ROWS_MAX = 1_000_000

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from laminar_core.arguments import require_methods, require_whole
 from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX
 from laminar_core.connectors.formats.schema_registry import KnownSchemas, SchemaRegistry
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.extras import needs_extra
-from laminar_core.operators.arguments import require_methods, require_whole
 from laminar_core.operators.base import JsonObject
 
 if TYPE_CHECKING:

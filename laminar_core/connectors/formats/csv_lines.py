@@ -16,6 +16,12 @@ import pyarrow as pa
 import pyarrow.csv as pc
 from pyarrow.compute import MatchSubstringOptions, call_function
 
+from laminar_core.arguments import (
+    is_names,
+    other_argument,
+    require_instance,
+    require_whole,
+)
 from laminar_core.connectors.formats.messages import (
     MESSAGE_BYTES_MAX,
     Decoded,
@@ -31,12 +37,6 @@ from laminar_core.connectors.formats.sifting import (
     joined_messages,
 )
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.arguments import (
-    is_names,
-    other_argument,
-    require_instance,
-    require_whole,
-)
 from laminar_core.operators.base import JsonObject
 
 _LINE_BREAK = r"[\r\n]"

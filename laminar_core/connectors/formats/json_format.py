@@ -5,10 +5,10 @@ from typing import get_args
 
 import pyarrow as pa
 
+from laminar_core.arguments import require_choice, require_whole
 from laminar_core.connectors.formats.json_decoding import JsonDecoder, UnknownFields
 from laminar_core.connectors.formats.json_encoding import JsonEncoder
 from laminar_core.connectors.formats.messages import MESSAGE_BYTES_MAX
-from laminar_core.operators.arguments import require_choice, require_whole
 from laminar_core.operators.base import JsonObject
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from laminar_core.arguments import require_whole
 from laminar_core.connectors.formats.messages import (
     MESSAGE_BYTES_MAX,
     Decoded,
@@ -14,7 +15,6 @@ from laminar_core.connectors.formats.messages import (
 )
 from laminar_core.connectors.formats.sifting import Indexes, decode_rows, refused_by
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
-from laminar_core.operators.arguments import require_whole
 from laminar_core.operators.base import JsonObject
 
 _HOLDS_BYTES = (

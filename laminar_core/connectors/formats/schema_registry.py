@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import quote
 
+from laminar_core.arguments import require_instance
 from laminar_core.connectors.formats.messages import Defect, MessageRefusedError
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.host.extras import needs_extra
-from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.base import JsonObject
 
 if TYPE_CHECKING:

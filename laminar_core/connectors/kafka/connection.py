@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
+from laminar_core.arguments import require_instance
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.arguments import require_instance
 
 ClientSettings = dict[str, Any]
 """Settings of confluent-kafka: texts, numbers, and functions that it calls back."""

@@ -6,6 +6,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 
+from laminar_core.arguments import (
+    is_names,
+    other_argument,
+    require_choice,
+    require_methods,
+)
 from laminar_core.connectors.base import SinkWriter
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.json_format import JsonFormat
@@ -18,12 +24,6 @@ from laminar_core.connectors.plain import plain_schema
 from laminar_core.connectors.staged_rows import StagedRows
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.extras import needs_extra
-from laminar_core.operators.arguments import (
-    is_names,
-    other_argument,
-    require_choice,
-    require_methods,
-)
 from laminar_core.operators.base import JsonObject, OutputMode, SubtaskContext
 from laminar_core.operators.weights import unweighted_schema
 from laminar_core.store.staging import StagingArea

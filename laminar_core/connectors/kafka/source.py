@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import pyarrow as pa
 
+from laminar_core.arguments import (
+    other_argument,
+    require_choice,
+    require_instance,
+    require_methods,
+    require_schema,
+    require_whole,
+)
 from laminar_core.connectors.base import Gap, GapCause, Headroom, Mend, Reading, Source
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.json_format import JsonFormat
@@ -20,14 +28,6 @@ from laminar_core.connectors.kafka.start_text import start_of
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.host.clock import SystemClock
 from laminar_core.host.extras import needs_extra
-from laminar_core.operators.arguments import (
-    other_argument,
-    require_choice,
-    require_instance,
-    require_methods,
-    require_schema,
-    require_whole,
-)
 from laminar_core.operators.base import JsonObject
 from laminar_core.state.splits import skipped
 from laminar_core.units import is_whole

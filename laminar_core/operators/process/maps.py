@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from laminar_core.aggregates.row_groups import Integers, as_array
 from laminar_core.aggregates.row_order import ascending
+from laminar_core.arguments import require_instance
 from laminar_core.codec.canonical import canonical
 from laminar_core.codec.stable_hash import require_key_type
-from laminar_core.operators.arguments import require_instance
 from laminar_core.operators.base import JsonObject
 from laminar_core.operators.process.changes import expiries_us, newest_positions
 from laminar_core.operators.process.declared import state_columns, time_to_live_us

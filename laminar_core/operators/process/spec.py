@@ -23,10 +23,10 @@ from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 import pyarrow as pa
 
 from laminar_core.aggregates.grouping import plain_type
+from laminar_core.arguments import require_instance, require_methods
 from laminar_core.codec.code_digest import code_digest
 from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.arguments import require_instance, require_methods
 from laminar_core.operators.base import LATE, Emitted, JsonObject, Side, SubtaskContext
 from laminar_core.operators.columns import require_columns, require_distinct
 from laminar_core.operators.process.declared import State

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from laminar_core.arguments import is_names, other_argument, require_number, require_whole
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators import agg, windows
-from laminar_core.operators.arguments import other_argument
 from laminar_core.pipeline import Pipeline, Stream
 from laminar_core.pipeline.enrich import EnrichOptions
 from laminar_core.testing.memory_source import MemorySource
@@ -111,3 +111,20 @@ def test_a_large_argument_is_not_shown_whole() -> None:
     said = str(other_argument(table, "a sink"))
     assert len(said) < 100
     assert "\n" not in said
+
+
+@pytest.mark.parametrize("other", [True, 1.0, float("nan"), "1", None, 0])
+def test_a_number_of_rows_is_whole_and_large_enough(other: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"rows must be (a whole number|at least 1), not"):
+        require_whole(other, 1, "rows")
+
+
+@pytest.mark.parametrize("other", [float("nan"), -0.5, "1", None])
+def test_a_number_is_large_enough(other: object) -> None:
+    with pytest.raises(ConfigurationError, match="pause_ms must be at least 0, not"):
+        require_number(other, 0, "pause_ms")
+
+
+def test_names_are_several_texts() -> None:
+    assert is_names(["a", "b"])
+    assert not any(map(is_names, ("ab", b"ab", [], [1], {"a"}, None)))

@@ -5,8 +5,6 @@ from numbers import Real
 from types import UnionType
 from typing import cast
 
-import pyarrow as pa
-
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.options import shown
 from laminar_core.units import is_whole
@@ -50,6 +48,8 @@ def require_schema(schema: object, name: str) -> None:
     Raises:
         ConfigurationError: it is something else (INVALID_OPTION).
     """
+    import pyarrow as pa  # noqa: PLC0415 - commands that read no rows do not wait for it
+
     wanted = f'{name} must be made as in pa.schema([("id", pa.int64())])'
     require_instance(schema, pa.Schema, wanted)
 
